@@ -1,0 +1,40 @@
+# `make help` lists the targets. Rust comes from rustup (rust-toolchain.toml), Envoy from envoy/find-envoy.sh.
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+WASM := $(TARGET)/wasm32-unknown-unknown/release/retry_budget.wasm
+# Logged by the filter at start.
+export RETRY_BUDGET_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+
+.PHONY: build demo test lint bench clean help envoy
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+
+build: ## The module and the native command retry-budget
+	$(CARGO) build --locked --release --lib --target wasm32-unknown-unknown
+	$(CARGO) build --locked --release --bin retry-budget
+	@ls -l $(WASM) $(TARGET)/release/retry-budget
+
+envoy: ## Find or fetch an Envoy and print its path
+	@./envoy/find-envoy.sh
+
+demo: build envoy ## Retry storms on a real Envoy, with and without the budget
+	$(CARGO) build --locked --quiet --package lab --bin demo
+	@exec $(TARGET)/debug/demo
+
+test: build envoy ## All tests, on a real Envoy
+	$(CARGO) test --locked --workspace
+
+lint: ## Formatting, lints, and no panics in src/
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --lib --target wasm32-unknown-unknown -- -D warnings
+
+bench: build envoy ## What the filter costs, against a control in the same run
+	$(CARGO) build --locked --quiet --package lab --bin bench
+	@exec $(TARGET)/debug/bench
+
+clean: ## Remove what was built and fetched
+	$(CARGO) clean
+	rm -rf .envoy

@@ -1,0 +1,103 @@
+//! The JSON Schema of a configuration, for editors and pipelines. Nothing in the wasm module calls it.
+
+use super::keys::{KEYS, Key, Kind, Settings};
+use super::show;
+use super::write::Json;
+
+/// The schema (draft 2020-12), indented.
+///
+/// It cannot say that a key stands once, nor what holds between keys or after merging; and it leaves out the step
+/// of a thousandth, because validators compute `multipleOf` in floats, and some then refuse 0.3.
+pub fn schema() -> String {
+    let mut whole = vec![
+        ("$schema".to_string(), Json::string("https://json-schema.org/draft/2020-12/schema")),
+        ("title".to_string(), Json::string("Retry Budget plugin configuration")),
+        ("description".to_string(), Json::string("The policy for all upstreams. Every key is optional.")),
+    ];
+    whole.extend(group(&KEYS, true, ""));
+    Json::Object(whole).pretty()
+}
+
+/// An object of `keys`; `top`: not in an entry of `upstreams`, where the default is the value of the top level.
+fn group(keys: &[Key], top: bool, prefix: &str) -> Vec<(String, Json)> {
+    let properties =
+        keys.iter().filter(|key| top || !key.top_only).map(|key| (key.name.to_string(), property(key, top, prefix)));
+    vec![
+        ("type".to_string(), Json::string("object")),
+        ("properties".to_string(), Json::Object(properties.collect())),
+        ("additionalProperties".to_string(), Json::Plain("false".to_string())),
+    ]
+}
+
+fn property(key: &Key, top: bool, prefix: &str) -> Json {
+    let path = format!("{prefix}{}", key.name);
+    let mut entries =
+        vec![("title".to_string(), Json::string(&path)), ("description".to_string(), Json::string(key.doc))];
+    let mut settings = Settings::default();
+    let mut say = |name: &str, value: Json| entries.push((name.to_string(), value));
+    match &key.kind {
+        Kind::Group(keys) => {
+            group(keys, top, &format!("{path}.")).into_iter().for_each(|(name, value)| say(&name, value))
+        }
+        Kind::Upstreams => {
+            say("type", Json::string("object"));
+            say("propertyNames", Json::object([("minLength", Json::number(1))]));
+            say("additionalProperties", Json::Object(group(&KEYS, false, "")));
+        }
+        Kind::Choice(field) => {
+            say("enum", Json::List(field(&mut settings).words().into_iter().map(Json::string).collect()));
+        }
+        Kind::Tokens { max, .. } => {
+            say("type", Json::string("number"));
+            say("minimum", Json::number(0));
+            say("maximum", Json::number(max));
+        }
+        Kind::List(field) => {
+            say("type", Json::string("array"));
+            say("items", field(&mut settings).schema());
+        }
+    }
+    // A key with a cap follows the other key instead.
+    let follows = matches!(key.kind, Kind::Tokens { cap: Some(_), .. });
+    if top
+        && !follows
+        && let Some(default) = show::leaf(&key.kind, &mut settings)
+    {
+        say("default", default);
+    }
+    Json::Object(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn describes_every_key() {
+        let schema: serde_json::Value = serde_json::from_str(&schema()).unwrap();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        let ratio = &schema["properties"]["budget"]["properties"]["ratio"];
+        assert_eq!(ratio["default"], 0.1);
+        assert_eq!(ratio["title"], "budget.ratio");
+        let statuses = &schema["properties"]["retriable"]["properties"]["statuses"];
+        assert_eq!(statuses["default"], serde_json::json!(["5xx", 409, 425, 429]));
+        assert!(schema["properties"]["budget"]["properties"]["initial_tokens"]["default"].is_null());
+        let upstream = &schema["properties"]["upstreams"]["additionalProperties"];
+        assert!(upstream["properties"]["budget"]["properties"]["ratio"]["default"].is_null());
+        assert!(upstream["properties"]["placement"].is_null());
+        assert_eq!(schema["properties"]["placement"]["default"], "auto");
+    }
+
+    #[test]
+    fn every_key_says_what_it_is() {
+        fn check(keys: &[Key]) {
+            for key in keys {
+                assert!(key.doc.ends_with('.') && !key.doc.contains("  "), "{}: {}", key.name, key.doc);
+                if let Kind::Group(keys) = key.kind {
+                    check(keys);
+                }
+            }
+        }
+        check(&KEYS);
+    }
+}

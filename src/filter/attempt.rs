@@ -1,0 +1,276 @@
+//! The attempt placement: in the upstream chain, once per physical attempt. Here a retry is admitted or stopped.
+//!
+//! A failing response sets a token aside before the router decides; the attempt that follows spends it, and when the
+//! response is handed down instead it goes back. So no retry is charged that was not made.
+
+use super::decision::Verb;
+use super::judge::{Answer, Effect, Moment, ask};
+use super::logical::{LINK, Logical, Outcome, SeenBy};
+use super::parked::Parked;
+use super::reply;
+use super::request::deposit;
+use super::response;
+use super::root::{Root, Served, Unlinked};
+use super::stream::{Flow, attempt_count};
+use super::vm::Vm;
+use crate::host::ContextId;
+use crate::policy::stop::Reason;
+use crate::policy::{DepositOn, Mode};
+use std::rc::Rc;
+
+pub struct Attempt {
+    vm: Rc<Vm>,
+    served: Rc<Served>,
+    logical: Rc<Logical>,
+    context: ContextId,
+    number: u32,
+    state: State,
+    /// No placement before it had linked it.
+    unlinked: bool,
+    /// This attempt's failing response holds the request's reservation.
+    reserved: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    InFlight,
+    /// Waits without having been sent.
+    Parked,
+    /// Answered by a local reply as it started.
+    Refused,
+    Failing,
+    /// A response that is no failure.
+    Answered,
+}
+
+impl Attempt {
+    pub fn begin(
+        root: &Root,
+        served: Rc<Served>,
+        context: ContextId,
+        link: Option<&[u8]>,
+        count: Option<u32>,
+    ) -> (Self, Flow) {
+        let vm = Rc::clone(&root.vm);
+        let linked = link.and_then(|link| vm.registry.resume(link, &served));
+        let first_sight = linked.is_none();
+        let logical = linked.unwrap_or_else(|| vm.registry.begin(SeenBy::Attempt));
+        let seen = logical.attempts.get();
+        // The request's own count serves the first attempt; whether this is a retry Envoy has to say.
+        let number = match count {
+            Some(count) => count,
+            None if seen == 0 => 1,
+            None => attempt_count(&vm).unwrap_or_else(|| seen.saturating_add(1)),
+        };
+        if number == 1 && seen == 1 && logical.seen_by == SeenBy::Attempt {
+            // What was taken for the first attempt of this request was its listener stream.
+            root.unlinked.set(Unlinked::Mixed);
+            logical.mistaken.set(true);
+            logical.live.set(0);
+            logical.give_back(vm.host());
+        }
+        logical.attempts.set(seen.saturating_add(1));
+        logical.read_request_id(vm.host());
+        let mut attempt = Self {
+            vm,
+            served,
+            logical,
+            context,
+            number,
+            state: State::InFlight,
+            unlinked: first_sight,
+            reserved: false,
+        };
+        if first_sight {
+            attempt.take_up();
+        }
+        let flow = attempt.start();
+        (attempt, flow)
+    }
+
+    /// No request placement has seen this request: what that would have done is done here.
+    fn take_up(&self) {
+        let Self { vm, served, logical, .. } = self;
+        if self.number == 1 {
+            served.upstream.metrics.requests.add(vm.host(), 1);
+            deposit(vm, served, DepositOn::Request);
+        }
+        let _ = vm.host.set_property(LINK, &logical.link(false));
+    }
+
+    fn start(&mut self) -> Flow {
+        if self.number > 1
+            && let Effect::Stop(reason) = self.admit()
+        {
+            return self.refuse(reason);
+        }
+        let (metrics, host, logical) = (&self.served.upstream.metrics, self.vm.host(), &self.logical);
+        logical.live.set(logical.live.get().saturating_add(1));
+        // A called service's own placement counts what comes from outside.
+        if logical.seen_by != SeenBy::Callee || self.number > 1 {
+            metrics.attempts.add(host, 1);
+        }
+        if self.number > 1 {
+            metrics.retries.add(host, 1);
+        }
+        Flow::Continue
+    }
+
+    /// Whether this retry may start: with the token set aside for it, or with one that it withdraws now.
+    fn admit(&self) -> Effect {
+        let logical = &self.logical;
+        if logical.reservation.take().is_some() || self.is_judged_no_more() {
+            return Effect::Go;
+        }
+        if logical.parked.get() > 0 {
+            // One stop a request: its later hedges wait with the first one.
+            return Effect::Stop(logical.parked_for.get().unwrap_or(Reason::Budget));
+        }
+        let by = if logical.live.get() > 0 { Verb::Park } else { Verb::Stop };
+        let moment = self.moment(by);
+        match ask(&self.vm, &self.served) {
+            Answer::Allowed { tokens, .. } => {
+                moment.allow(tokens);
+                Effect::Go
+            }
+            Answer::Stopped(reason, tokens) => moment.stop(reason, tokens),
+        }
+    }
+
+    /// A reply ends the whole request, so a hedge is parked as long as another attempt may still answer.
+    fn refuse(&mut self, reason: Reason) -> Flow {
+        let (host, logical) = (self.vm.host(), &self.logical);
+        let grpc = reply::request_is_grpc(host);
+        if logical.live.get() == 0 && logical.parked.get() == 0 {
+            self.state = State::Refused;
+            reply::refuse(host, &self.served.policy, reason, grpc);
+        } else {
+            self.state = State::Parked;
+            logical.parked.set(logical.parked.get().saturating_add(1));
+            logical.parked_for.set(Some(reason));
+            self.vm.parked.park(Parked {
+                context: self.context,
+                logical: logical.id,
+                reason,
+                grpc,
+                policy: Rc::clone(&self.served.policy),
+            });
+        }
+        Flow::Pause
+    }
+
+    pub fn on_response_headers(&mut self) {
+        if self.state != State::InFlight || self.is_listener() {
+            return;
+        }
+        let Some((headers, status)) = response::read(&self.vm) else { return };
+        if !self.served.policy.retriable.is_failing(status) {
+            self.state = State::Answered;
+            return;
+        }
+        self.state = State::Failing;
+        let logical = &self.logical;
+        logical.last.set(Outcome::Response(status));
+        if self.is_judged_no_more() || logical.live.get() > 1 {
+            // Another attempt is in flight: a mark would end the request with this failure.
+            return;
+        }
+        let stop = if logical.parked.get() > 0 {
+            // Its stop is counted; what is left to do is to keep the router from going on.
+            Effect::Stop(logical.parked_for.get().unwrap_or(Reason::Budget))
+        } else {
+            self.judge()
+        };
+        if let Effect::Stop(reason) = stop {
+            self.logical.marked.set(true);
+            reply::mark(self.vm.host(), &self.served.policy, reason.name(), &headers);
+        }
+    }
+
+    /// The router may be about to retry: a token is set aside, or it must not.
+    fn judge(&mut self) -> Effect {
+        let moment = self.moment(Verb::Stop);
+        match ask(&self.vm, &self.served) {
+            Answer::Allowed { paid, tokens } => {
+                moment.allow(tokens);
+                if paid {
+                    self.logical.reservation.set(Some(Rc::clone(&self.served)));
+                    self.reserved = true;
+                }
+                Effect::Go
+            }
+            Answer::Stopped(reason, tokens) => moment.stop(reason, tokens),
+        }
+    }
+
+    pub fn on_done(self, complete: bool) {
+        let Self { vm, logical, .. } = &self;
+        if self.is_listener() {
+            logical.ended.set(true);
+            logical.give_back(vm.host());
+            return;
+        }
+        match self.state {
+            State::Parked => {
+                logical.parked.set(logical.parked.get().saturating_sub(1));
+                vm.parked.gone(self.context);
+                return;
+            }
+            State::Refused => return,
+            State::InFlight | State::Failing | State::Answered => {
+                logical.live.set(logical.live.get().saturating_sub(1));
+            }
+        }
+        if self.state == State::Answered {
+            if complete {
+                self.deposit_on_success();
+            }
+            return;
+        }
+        if self.state == State::InFlight {
+            logical.last.set(ended_without_response(vm));
+            if logical.live.get() == 0 && logical.parked.get() > 0 {
+                vm.parked.release(vm, logical.id);
+            }
+        }
+        let handed_down = self.state == State::Failing && response::was_handed_down(vm);
+        if self.reserved && (handed_down || logical.ended.get()) {
+            logical.give_back(vm.host());
+        }
+        if logical.seen_by == SeenBy::Attempt && logical.live.get() == 0 && !handed_down {
+            // Nothing of this request stays here until the next attempt: the link remembers it.
+            let _ = vm.host.set_property(LINK, &logical.link(logical.has_reservation()));
+        }
+    }
+
+    fn deposit_on_success(&self) {
+        let Self { vm, served, logical, .. } = self;
+        if logical.seen_by == SeenBy::Attempt
+            && served.policy.budget.deposit_on == DepositOn::Success
+            && response::ended_well(vm, &served.policy.retriable)
+        {
+            deposit(vm, served, DepositOn::Success);
+        }
+    }
+
+    /// Whether this stream was taken for an attempt and is none.
+    fn is_listener(&self) -> bool {
+        self.unlinked && self.logical.mistaken.get()
+    }
+
+    fn is_judged_no_more(&self) -> bool {
+        self.served.policy.mode == Mode::Observe && self.logical.would_have_ended.get()
+    }
+
+    fn moment(&self, by: Verb) -> Moment<'_> {
+        let outcome = self.logical.last.get();
+        Moment { vm: &self.vm, served: &self.served, logical: &self.logical, attempt: self.number, outcome, by }
+    }
+}
+
+fn ended_without_response(vm: &Vm) -> Outcome {
+    match vm.host.property("upstream\0transport_failure_reason") {
+        Ok(Some(reason)) if !reason.is_empty() => Outcome::ConnectFailure,
+        _ => Outcome::Reset,
+    }
+}

@@ -1,0 +1,16 @@
+//! The placements. Each callback is short: read, decide, apply.
+
+mod announce;
+mod attempt;
+mod callee;
+mod decision;
+pub mod fail_open;
+mod judge;
+mod logical;
+mod parked;
+mod reply;
+mod request;
+mod response;
+pub mod root;
+pub mod stream;
+pub mod vm;

@@ -1,0 +1,100 @@
+//! The signals that end a retry: marks on a response that is passed through, and local replies where there is none.
+
+use crate::host::{HeaderMap, Headers, Host, LocalReply};
+use crate::policy::stop::Reason;
+use crate::policy::{EmitStopSignal, Policy};
+
+/// Tells who stopped the retries and why.
+pub const RETRY_STOP: &str = "x-retry-stop";
+/// Envoy's own mark for "do not retry", obeyed by this proxy's router and by Envoys above.
+pub const RATELIMITED: &str = "x-envoy-ratelimited";
+/// gRPC A6: −1 ends the retries of a client's own policy.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+const NEVER: &str = "-1";
+/// What `x-retry-stop` says of a final failure that nobody stopped (`stop_signal.emit: failed`).
+pub const FAILED: &str = "failed";
+
+/// Marks a response on its way down so that this proxy's router does not retry it, and nobody above does.
+pub fn mark(host: &dyn Host, policy: &Policy, value: &str, response: &Headers) {
+    let _ = host.set_header(HeaderMap::Response, RATELIMITED, "true");
+    if policy.emit == EmitStopSignal::None {
+        return;
+    }
+    let _ = host.set_header(HeaderMap::Response, RETRY_STOP, value);
+    if is_grpc(response) && response.get(PUSHBACK).is_none() {
+        let _ = host.set_header(HeaderMap::Response, PUSHBACK, NEVER);
+    }
+}
+
+/// Takes the router's mark off again, where no signal is to leave this proxy.
+pub fn unmark(host: &dyn Host) {
+    let _ = host.remove_header(HeaderMap::Response, RATELIMITED);
+}
+
+fn is_grpc(headers: &Headers) -> bool {
+    headers.get("grpc-status").is_some() || headers.get("content-type").is_some_and(is_grpc_type)
+}
+
+/// Whether the request at hand is gRPC. Only in its header phase.
+pub fn request_is_grpc(host: &dyn Host) -> bool {
+    host.header(HeaderMap::Request, "content-type").ok().flatten().is_some_and(|t| is_grpc_type(&t))
+}
+
+/// `application/grpc`, alone or with a suffix (`+proto`, `;…`), as Envoy reads it.
+fn is_grpc_type(value: &[u8]) -> bool {
+    value.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
+
+/// Answers the request in the upstream's place (RFC 9457; trailers-only where it is gRPC: the proxy then sends the
+/// body as `grpc-message`).
+pub fn refuse(host: &dyn Host, policy: &Policy, reason: Reason, grpc: bool) {
+    let status = reason.http_status();
+    let problem = format!(
+        r#"{{"status":{status},"title":"{}","detail":"{}","reason":"{}"}}"#,
+        title(status),
+        reason.sentence(),
+        reason.name()
+    );
+    let signal = policy.emit != EmitStopSignal::None;
+    let mut headers = Vec::with_capacity(4);
+    if !grpc {
+        headers.push(("content-type", "application/problem+json"));
+    }
+    if signal {
+        headers.push((RETRY_STOP, reason.name()));
+        headers.push((RATELIMITED, "true"));
+        if grpc {
+            headers.push((PUSHBACK, NEVER));
+        }
+    }
+    let _ = host.reply(&LocalReply {
+        status,
+        details: &format!("retry_budget_{}", reason.name()),
+        headers: &headers,
+        body: if grpc { reason.sentence().as_bytes() } else { problem.as_bytes() },
+        grpc_status: reason.grpc_status(),
+    });
+}
+
+/// RFC 9457 §3.1.2: with no problem type of its own, the status's own phrase (RFC 9110).
+fn title(status: u16) -> &'static str {
+    match status {
+        504 => "Gateway Timeout",
+        _ => "Service Unavailable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_grpc_type;
+
+    #[test]
+    fn grpc_is_known_by_its_content_type() {
+        for yes in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
+            assert!(is_grpc_type(yes.as_bytes()), "{yes}");
+        }
+        for no in ["application/grpc-web", "application/json", "", "application/grp"] {
+            assert!(!is_grpc_type(no.as_bytes()), "{no}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What all roots and streams of one VM (one worker thread) share.
+
+use super::logical::Registry;
+use super::parked::ParkedReplies;
+use crate::host::Host;
+use crate::metrics::UpstreamMetrics;
+use crate::policy::{Mode, Policy};
+use crate::store::Account;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Upstreams that have records and series of their own; all later ones share one. Clusters come from the control
+/// plane, but some kinds (dynamic forward proxy) grow with what clients ask for.
+const MAX_UPSTREAMS: usize = 4096;
+const OTHER: &[u8] = b"(other)";
+
+/// Gauges are at most a second behind.
+pub const TICK_MILLIS: u32 = 1000;
+const REFRESH_NANOS: u64 = 900_000_000;
+
+pub struct Vm {
+    pub host: Box<dyn Host>,
+    pub registry: Rc<Registry>,
+    pub parked: ParkedReplies,
+    upstreams: RefCell<HashMap<Vec<u8>, Rc<Upstream>>>,
+    refreshed: Cell<u64>,
+}
+
+/// One upstream as this worker knows it.
+pub struct Upstream {
+    pub name: Vec<u8>,
+    pub metrics: UpstreamMetrics,
+    /// A request ended that no attempt placement has seen: nobody but the request placement is here.
+    pub alone: Cell<bool>,
+    enforced: Account,
+    observed: Account,
+    /// Who used it last: whose policy the gauges follow.
+    latest: RefCell<Option<(Rc<str>, Rc<Policy>)>>,
+}
+
+impl Upstream {
+    fn new(name: &[u8]) -> Self {
+        Self {
+            name: name.to_vec(),
+            metrics: UpstreamMetrics::new(name),
+            alone: Cell::new(false),
+            enforced: Account::new(name, false),
+            observed: Account::new(name, true),
+            latest: RefCell::new(None),
+        }
+    }
+
+    pub fn account(&self, mode: Mode) -> &Account {
+        match mode {
+            Mode::Observe => &self.observed,
+            Mode::Enforce | Mode::Off => &self.enforced,
+        }
+    }
+
+    pub fn used_by(&self, plugin: &Rc<str>, policy: &Rc<Policy>) {
+        if let Ok(mut latest) = self.latest.try_borrow_mut()
+            && latest.as_ref().is_none_or(|(_, known)| !Rc::ptr_eq(known, policy))
+        {
+            *latest = Some((Rc::clone(plugin), Rc::clone(policy)));
+        }
+    }
+}
+
+impl Vm {
+    pub fn new(host: Box<dyn Host>) -> Self {
+        // Ids must differ from those of a VM that was here before: requests outlive a reload.
+        let first_id = host.monotonic().unwrap_or(0);
+        Self {
+            host,
+            registry: Rc::new(Registry::new(first_id)),
+            parked: ParkedReplies::default(),
+            upstreams: RefCell::new(HashMap::new()),
+            refreshed: Cell::new(0),
+        }
+    }
+
+    pub fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
+    pub fn upstream(&self, name: &[u8]) -> Option<Rc<Upstream>> {
+        let mut all = self.upstreams.try_borrow_mut().ok()?;
+        if let Some(known) = all.get(name) {
+            return Some(Rc::clone(known));
+        }
+        let name = if all.len() < MAX_UPSTREAMS { name } else { OTHER };
+        Some(Rc::clone(all.entry(name.to_vec()).or_insert_with(|| Rc::new(Upstream::new(name)))))
+    }
+
+    /// A plugin has a new configuration: upstreams that it serves follow it at once, idle ones too.
+    pub fn reconfigured(&self, plugin: &Rc<str>, policy_for: impl Fn(&[u8]) -> Rc<Policy>) {
+        let Ok(all) = self.upstreams.try_borrow() else { return };
+        for upstream in all.values() {
+            let mine = upstream.latest.try_borrow().is_ok_and(|l| l.as_ref().is_some_and(|(name, _)| name == plugin));
+            if mine {
+                upstream.used_by(plugin, &policy_for(&upstream.name));
+            }
+        }
+        self.refreshed.set(0);
+    }
+
+    /// Brings the gauges up to date, at most about once a second however often it is called.
+    pub fn refresh(&self) {
+        let Ok(now) = self.host.monotonic() else { return };
+        if now.saturating_sub(self.refreshed.get()) < REFRESH_NANOS {
+            return;
+        }
+        self.refreshed.set(now);
+        let Ok(all) = self.upstreams.try_borrow() else { return };
+        for upstream in all.values() {
+            if let Ok(latest) = upstream.latest.try_borrow()
+                && let Some((_, policy)) = latest.as_ref()
+            {
+                upstream.account(policy.mode).refresh(self.host(), &policy.budget);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The rules, pure: no clock, no host, no SDK. Everything that a rule needs comes in as a parameter.
+
+pub mod bucket;
+pub mod outcome;
+pub mod stop;
+
+use bucket::Millitokens;
+use outcome::Retriable;
+
+/// What the filter does with its decisions (`mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Decide, count, log, and change nothing.
+    Observe,
+    /// Decide and act.
+    #[default]
+    Enforce,
+    /// Neither decide nor count.
+    Off,
+}
+
+/// Where the module sits (`placement`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// In a listener's `http_filters`: once per logical request.
+    Request,
+    /// In the upstream chain: once per physical attempt.
+    Attempt,
+    /// In an inbound listener of the called service: judges the attempts that callers' Envoys make.
+    Callee,
+}
+
+/// Which decisions are logged (`log`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogDecisions {
+    All,
+    #[default]
+    Stops,
+    Off,
+}
+
+/// Which final failures tell the layers above not to retry (`stop_signal.emit`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmitStopSignal {
+    /// Those that this filter stopped.
+    #[default]
+    Stopped,
+    /// Every final failure.
+    Failed,
+    /// None: no signal leaves this proxy.
+    None,
+}
+
+/// When a logical request earns its share of a retry (`budget.deposit_on`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DepositOn {
+    /// As it is let through.
+    #[default]
+    Request,
+    /// When it has ended well.
+    Success,
+}
+
+/// `budget.*`, in thousandths of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Earned per logical request (`budget.ratio`).
+    pub ratio: Millitokens,
+    /// Cap of the bucket (`budget.max_tokens`).
+    pub max: Millitokens,
+    /// What a new upstream starts with (`budget.initial_tokens`), at most `max`.
+    pub initial: Millitokens,
+    /// Earned per second (`budget.min_retries_per_second`).
+    pub per_second: Millitokens,
+    pub deposit_on: DepositOn,
+}
+
+impl Default for Budget {
+    /// Ten percent, as Envoy's and Finagle's budgets suggest, and a burst of ten.
+    fn default() -> Self {
+        Self {
+            ratio: Millitokens(100),
+            max: Millitokens(10_000),
+            initial: Millitokens(10_000),
+            per_second: Millitokens(0),
+            deposit_on: DepositOn::default(),
+        }
+    }
+}
+
+/// Everything that decides about one upstream: the plugin configuration with the upstream's own keys merged over it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    pub mode: Mode,
+    pub budget: Budget,
+    pub retriable: Retriable,
+    pub emit: EmitStopSignal,
+    pub log: LogDecisions,
+}

@@ -1,0 +1,139 @@
+//! The records in shared data: the only compare-and-swap loop, and the gauge that spares the success path from it.
+
+use crate::host::{Cas, Host, HostError};
+use crate::metrics::RecordGauges;
+use crate::policy::Budget;
+use crate::policy::bucket::{Instant, Millitokens};
+use crate::upstream::Record;
+
+/// Every key of this module starts so: in Istio all modules of a proxy share one namespace.
+pub const PREFIX: &str = "retry_budget/";
+
+/// Tries of one update before it is given up. A try fails only because another worker's write succeeded, so a bound
+/// this high is met by a proxy with dozens of workers that do nothing else, and by nobody else.
+const MAX_TRIES: u32 = 128;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    Host(HostError),
+    /// Other workers came first, `MAX_TRIES` times.
+    Contended,
+}
+
+impl From<HostError> for StoreError {
+    fn from(e: HostError) -> Self {
+        Self::Host(e)
+    }
+}
+
+/// The record of one upstream, with its gauges.
+pub struct Account {
+    key: Vec<u8>,
+    gauges: RecordGauges,
+}
+
+impl Account {
+    /// Observed requests have a record of their own: what would be stopped must not stop what is.
+    pub fn new(upstream: &[u8], observed: bool) -> Self {
+        let mut key = PREFIX.as_bytes().to_vec();
+        key.extend_from_slice(if observed { b"observe/" } else { b"enforce/" });
+        key.extend_from_slice(upstream);
+        Self { key, gauges: RecordGauges::new(upstream, observed) }
+    }
+
+    /// Changes the record in one atomic step. `change` sees it brought up to the present and answers with what to
+    /// write, if anything; it may run several times. Returns its answer and the record as it is afterwards.
+    ///
+    /// # Errors
+    /// `Host` when the proxy refused a call, `Contended` when the bounded number of tries was used up.
+    pub fn update<T>(
+        &self,
+        host: &dyn Host,
+        budget: &Budget,
+        mut change: impl FnMut(Record) -> (Option<Record>, T),
+    ) -> Result<(T, Record), StoreError> {
+        for _ in 0..MAX_TRIES {
+            let now = Instant(host.monotonic()?);
+            let (old, cas) = self.read(host, now)?;
+            let present = old.unwrap_or_else(|| Record::new(budget, now)).touch(budget, now);
+            let (written, answer) = change(present);
+            // A denial writes nothing, unless this is the first sight of the upstream or of a new rate: time has to
+            // count from here.
+            let adopted = old.is_none_or(|old| old.bucket.per_second != present.bucket.per_second);
+            let after = written.unwrap_or(present);
+            let idle = after.bucket.is_full(budget) && old.is_some_and(|old| old.bucket.tokens == after.bucket.tokens);
+            let write = (written.is_some() && !idle) || adopted;
+            if !write || host.set_shared(&self.key, &after.to_bytes(), cas)? {
+                if write || idle {
+                    self.publish(host, budget, after);
+                }
+                return Ok((answer, after));
+            }
+        }
+        Err(StoreError::Contended)
+    }
+
+    /// Adds `amount`. Touches nothing when the bucket is known to be full. Returns the balance where it was read.
+    pub fn deposit(&self, host: &dyn Host, budget: &Budget, amount: Millitokens) -> Option<Millitokens> {
+        if amount <= Millitokens::ZERO || self.is_known_full(host, budget) {
+            return None;
+        }
+        self.add(host, budget, amount)
+    }
+
+    /// A token goes back.
+    pub fn give_back(&self, host: &dyn Host, budget: &Budget) {
+        self.add(host, budget, Millitokens::ONE);
+    }
+
+    fn add(&self, host: &dyn Host, budget: &Budget, amount: Millitokens) -> Option<Millitokens> {
+        let added = self.update(host, budget, |r| (Some(Record { bucket: r.bucket.deposit(budget, amount) }), ()));
+        added.ok().map(|((), record)| record.bucket.tokens)
+    }
+
+    /// Takes tokens for retries that were made already.
+    pub fn charge(&self, host: &dyn Host, budget: &Budget, retries: u32) -> Option<Millitokens> {
+        let charged = self.update(host, budget, |r| (Some(Record { bucket: r.bucket.charge(budget, retries) }), ()));
+        charged.ok().map(|((), record)| record.bucket.tokens)
+    }
+
+    /// The record as it is now.
+    pub fn look(&self, host: &dyn Host, budget: &Budget) -> Result<Record, StoreError> {
+        self.update(host, budget, |_| (None, ())).map(|((), record)| record)
+    }
+
+    /// Recomputes the gauges: time fills an idle bucket, and two workers' gauge writes may have crossed.
+    pub fn refresh(&self, host: &dyn Host, budget: &Budget) {
+        if let Ok(now) = host.monotonic().map(Instant)
+            && let Ok((record, _)) = self.read(host, now)
+        {
+            self.publish(host, budget, record.unwrap_or_else(|| Record::new(budget, now)).touch(budget, now));
+        }
+    }
+
+    fn read(&self, host: &dyn Host, now: Instant) -> Result<(Option<Record>, Cas), HostError> {
+        Ok(match host.shared(&self.key)? {
+            // Shared data knows no delete: a key that was removed by others is there and empty.
+            Some((bytes, cas)) => (Record::from_bytes(&bytes, now), cas),
+            None => (None, Cas::ABSENT),
+        })
+    }
+
+    fn publish(&self, host: &dyn Host, budget: &Budget, record: Record) {
+        self.gauges.tokens.set(host, record.bucket.tokens.whole());
+        self.gauges.full.set(host, if record.bucket.is_full(budget) { full_mark(budget) } else { 0 });
+    }
+
+    /// Whether a deposit would be lost for sure. Never trusted beyond that: a gauge that was never set or is excluded
+    /// from the stats reads 0, and then the record decides. When two workers' writes cross, deposits are lost until
+    /// the next refresh; none is ever won.
+    pub fn is_known_full(&self, host: &dyn Host, budget: &Budget) -> bool {
+        self.gauges.full.value(host) == full_mark(budget)
+    }
+}
+
+/// What the gauge shows for a bucket that is full under this cap. Another configuration's cap is another number, and
+/// so is what a hot restart merges up: the sum of two odd numbers is even.
+fn full_mark(budget: &Budget) -> u64 {
+    u64::try_from(budget.max.0).unwrap_or(0).saturating_mul(2).saturating_add(1)
+}
