@@ -30,6 +30,11 @@ lint: ## Formatting, lints, and no panics in src/
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --lib --target wasm32-unknown-unknown -- -D warnings
+	@if (cd tests/grpc-go && GOWORK=off go list -m) >/dev/null 2>&1; then \
+		cd tests/grpc-go && unformatted=$$(gofmt -l .) && \
+		if [ -n "$$unformatted" ]; then echo "gofmt -w is due in tests/grpc-go:" $$unformatted >&2; exit 1; fi && \
+		GOWORK=off go vet ./...; \
+	else echo "SKIPPED: tests/grpc-go is not linted, that needs Go $$(sed -n 's/^go //p' tests/grpc-go/go.mod) or newer" >&2; fi
 
 bench: build envoy ## What the filter costs, against a control in the same run
 	$(CARGO) build --locked --quiet --package lab --bin bench
