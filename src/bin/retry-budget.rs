@@ -1,16 +1,21 @@
-//! The native command: judges plugin configurations with the very code that the filter runs.
+//! The native command: judges plugin configurations and reads responses with the very code that the filter runs.
+
+mod hint;
 
 use retry_budget::config::{self, Config};
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-Checks and describes plugin configurations of the Retry Budget filter.
+Checks and describes plugin configurations of the Retry Budget filter, and shows how it reads a response.
 
 Usage:
   retry-budget check FILE   print the effective policy of a configuration (- reads standard input),
                             or every error in it, and then exit with 1
   retry-budget schema       print the JSON Schema of a configuration
+  retry-budget hint --status N [--grpc-status N] [--now EPOCH_SECONDS] ['NAME: VALUE' ...]
+                            print what is read from a response with these headers, as JSON: {\"delay_ms\":N},
+                            {\"ignored\":\"why\"} or {\"never\":\"why\"}; with --grpc-status alone the status is 200
   retry-budget --help       print this
   retry-budget --version    print the version
 ";
@@ -29,6 +34,7 @@ fn main() -> ExitCode {
         (["check", ..], _) => Err(Failure::Usage("check takes one FILE".to_string())),
         (["schema"], _) => Ok(config::schema()),
         (["schema", ..], _) => Err(Failure::Usage("schema takes no arguments".to_string())),
+        (["hint", ..], _) => hint::run(arguments.get(1..).unwrap_or_default()).map_err(Failure::Usage),
         (["--help" | "-h" | "help", ..], _) => Ok(USAGE.trim_end().to_string()),
         (["--version" | "-V"], _) => Ok(concat!("retry-budget ", env!("CARGO_PKG_VERSION")).to_string()),
         ([], _) => Err(Failure::Usage("what shall be done?".to_string())),

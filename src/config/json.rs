@@ -12,7 +12,7 @@ pub struct Node<'a>(&'a str);
 /// A [`Node`], opened.
 pub enum Value<'a> {
     Null,
-    Bool,
+    Bool(bool),
     /// The digits as written.
     Number(&'a str),
     String(String),
@@ -55,8 +55,8 @@ impl<'a> Node<'a> {
             Some(b'[') => serde_json::from_str::<Vec<&RawValue>>(self.0)
                 .map(|items| Value::Array(items.into_iter().map(Self::from).collect())),
             Some(b'"') => serde_json::from_str(self.0).map(Value::String),
-            Some(b't' | b'f') => Ok(Value::Bool),
-
+            Some(b't') => Ok(Value::Bool(true)),
+            Some(b'f') => Ok(Value::Bool(false)),
             Some(b'n') => Ok(Value::Null),
             _ => Ok(Value::Number(self.0)),
         };
@@ -79,7 +79,7 @@ impl fmt::Display for Node<'_> {
             Value::Array(_) => f.write_str("an array"),
             Value::NotText => f.write_str("text with half a surrogate pair"),
             Value::String(_) => write!(f, "the string {}", text::source_short(self.0)),
-            Value::Null | Value::Bool | Value::Number(_) => f.write_str(&text::source_short(self.0)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => f.write_str(&text::source_short(self.0)),
         }
     }
 }

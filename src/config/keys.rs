@@ -35,6 +35,22 @@ pub enum Kind {
         cap: Option<&'static Key>,
         field: fn(&mut Settings) -> &mut Millitokens,
     },
+    /// A string such as `"1.5s"`, from `min` to `max`; all three in milliseconds.
+    Duration {
+        min: u64,
+        max: u64,
+        field: fn(&mut Settings) -> &mut u64,
+    },
+    /// The same, or `null` for none.
+    OptionalDuration {
+        min: u64,
+        max: u64,
+        field: fn(&mut Settings) -> &mut Option<u64>,
+    },
+    /// The name of a header field, or `null` for none.
+    OptionalHeader(fn(&mut Settings) -> &mut Option<String>),
+    /// `true` or `false`.
+    Flag(fn(&mut Settings) -> &mut bool),
     /// An array, which replaces the one that stood there.
     List(fn(&mut Settings) -> &mut dyn List),
 }
@@ -55,7 +71,13 @@ const MAX_RATIO: Millitokens = Millitokens(10_000);
 /// A million retries (or retries per second) is more than one proxy makes; it keeps all sums far inside an `i64`.
 const MAX_TOKENS: Millitokens = Millitokens(1_000_000_000);
 
-pub static KEYS: [Key; 7] = [
+/// A day: nobody remembers why an upstream is held for longer, and a larger maximum is rather a mistake in the unit.
+const MAX_RETRY_AFTER_MS: u64 = 86_400_000;
+
+/// A day: longer than any request is waited for.
+const MAX_DEADLINE_MS: u64 = 86_400_000;
+
+pub static KEYS: [Key; 9] = [
     Key::new(
         "mode",
         "enforce: decide and act. observe: decide, count and log what would be stopped, but change \
@@ -78,6 +100,16 @@ pub static KEYS: [Key; 7] = [
         "retriable",
         "Which responses Envoy may be about to retry: the failing ones, the only ones that are judged.",
         Kind::Group(&RETRIABLE),
+    ),
+    Key::new(
+        "retry_after",
+        "How a response's hint is obeyed: its Retry-After, or another header that says when to come back.",
+        Kind::Group(&RETRY_AFTER),
+    ),
+    Key::new(
+        "deadline",
+        "How long a request may take in all: where that is read, and what the upstream is told.",
+        Kind::Group(&DEADLINE),
     ),
     Key::new("stop_signal", "How the layers above learn that they should not retry either.", Kind::Group(&STOP_SIGNAL)),
     Key::new(
@@ -133,6 +165,61 @@ static RETRIABLE: [Key; 2] = [
         "grpc_statuses",
         "gRPC status codes of failing responses, in response headers; Envoy retries no others and never on trailers.",
         Kind::List(|s| &mut s.policy.retriable.grpc_statuses),
+    ),
+];
+
+static RETRY_AFTER: [Key; 4] = [
+    Key::new(
+        "max",
+        "Longest delay that is obeyed by waiting or holding, such as 250ms, 1.5s or 2m. A longer one means: do not \
+         retry.",
+        Kind::Duration { min: 0, max: MAX_RETRY_AFTER_MS, field: |s| &mut s.policy.retry_after.max_ms },
+    ),
+    Key::new(
+        "wait",
+        "true: Envoy is handed the delay in x-retry-after-seconds, whole seconds, rounded up; the route has to name \
+         that header in rate_limited_retry_back_off. false: a response that asks for a delay is not retried.",
+        Kind::Flag(|s| &mut s.policy.retry_after.wait),
+    ),
+    Key::new(
+        "hold",
+        "What a hint stops for the whole upstream until it is over: retries: everybody's retries. requests: new \
+         requests, too. off: nothing.",
+        Kind::Choice(|s| &mut s.policy.retry_after.hold),
+    ),
+    Key::new(
+        "hold_statuses",
+        "Statuses whose hint holds the upstream. Hints are read on 429 and 503; gRPC 8 counts as 429, 14 as 503.",
+        Kind::List(|s| &mut s.policy.retry_after.hold_statuses),
+    ),
+];
+
+static DEADLINE: [Key; 5] = [
+    Key::new(
+        "accept",
+        "Headers that may bring a deadline, each with its format: ms and s (what is left), grpc (as grpc-timeout), \
+         epoch-ms (a moment; ignored when it is further away than max). The smallest valid value counts.",
+        Kind::List(|s| &mut s.policy.deadline.accept),
+    ),
+    Key::new(
+        "emit",
+        "Header that tells the upstream the milliseconds left, on every attempt of a request with a deadline; null: none.",
+        Kind::OptionalHeader(|s| &mut s.policy.deadline.emit),
+    ),
+    Key::new(
+        "default",
+        "Deadline of a request that brings none; null: it has none.",
+        Kind::OptionalDuration { min: 1, max: MAX_DEADLINE_MS, field: |s| &mut s.policy.deadline.default },
+    ),
+    Key::new(
+        "max",
+        "A longer deadline is cut to this. Envoy's timeout then replaces the route's: keep it at that.",
+        Kind::Duration { min: 1, max: MAX_DEADLINE_MS, field: |s| &mut s.policy.deadline.max },
+    ),
+    Key::new(
+        "min_remaining",
+        "Time that a retry needs at least; with less left the failure is final.",
+        Kind::Duration { min: 0, max: MAX_DEADLINE_MS, field: |s| &mut s.policy.deadline.min_remaining },
     ),
 ];
 

@@ -4,8 +4,10 @@
 //! [`schema()`] tells editors. A configuration with any error is refused whole: half a policy would be a policy
 //! that nobody has asked for.
 
+mod duration;
 mod error;
 mod glob;
+mod header;
 mod json;
 mod keys;
 mod nearest;

@@ -1,6 +1,8 @@
 //! From JSON to settings by the table of keys: every key is judged, every error kept, none stops the reading.
 
+use super::duration;
 use super::error::{Errors, Path};
+use super::header;
 use super::json::{Node, Value};
 use super::keys::{Key, Kind, Settings};
 use super::nearest::nearest;
@@ -9,6 +11,7 @@ use super::text::{alternatives, quote_short};
 use super::values::{Choice, List};
 use crate::policy::bucket::Millitokens;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// What is allowed where a group of keys stands, and at the top.
 pub const OBJECT: &str = "an object";
@@ -74,6 +77,30 @@ impl<'a> Reader<'a> {
             Kind::Upstreams => self.upstreams(key, node, path),
             Kind::Choice(field) => self.choice(key, node, path, field(settings)),
             Kind::Tokens { max, field, .. } => self.tokens(key, node, path, max, field(settings)),
+            Kind::Duration { min, max, field } => self.duration(key, node, path, min..=max, field(settings)),
+            Kind::OptionalDuration { min, max, field } => {
+                let field = field(settings);
+                if matches!(node.open(), Value::Null) {
+                    *field = None;
+                    return true;
+                }
+                let mut millis = 0;
+                let good = self.duration(key, node, path, min..=max, &mut millis);
+                *field = good.then_some(millis);
+                good
+            }
+            Kind::OptionalHeader(field) => match node.open() {
+                Value::Null => {
+                    *field(settings) = None;
+                    true
+                }
+                Value::String(text) if header::is_name(&text) => {
+                    *field(settings) = Some(text.to_ascii_lowercase());
+                    true
+                }
+                _ => self.wrong(path, node, &key.allowed()),
+            },
+            Kind::Flag(field) => self.flag(key, node, path, field(settings)),
             Kind::List(field) => self.list(key, node, path, field(settings)),
         }
     }
@@ -116,6 +143,26 @@ impl<'a> Reader<'a> {
         true
     }
 
+    fn duration(&mut self, key: &Key, node: Node, path: &Path, range: RangeInclusive<u64>, field: &mut u64) -> bool {
+        let millis = match node.open() {
+            Value::String(text) => duration::millis(&text),
+            _ => None,
+        };
+        match millis.filter(|millis| range.contains(millis)) {
+            Some(millis) => *field = millis,
+            None => return self.wrong(path, node, &key.allowed()),
+        }
+        true
+    }
+
+    fn flag(&mut self, key: &Key, node: Node, path: &Path, field: &mut bool) -> bool {
+        match node.open() {
+            Value::Bool(value) => *field = value,
+            _ => return self.wrong(path, node, &key.allowed()),
+        }
+        true
+    }
+
     fn list(&mut self, key: &Key, node: Node, path: &Path, field: &mut dyn List) -> bool {
         let Value::Array(items) = node.open() else { return self.wrong(path, node, &key.allowed()) };
         field.clear();
@@ -152,6 +199,14 @@ impl<'a> Reader<'a> {
     }
 }
 
+fn allowed_duration(min: u64, max: u64) -> String {
+    format!(
+        "a duration from \"{}\" to \"{}\" in whole milliseconds, such as \"250ms\", \"1.5s\" or \"2m\"",
+        duration::text(min),
+        duration::text(max)
+    )
+}
+
 impl Key {
     /// What is allowed at this key, for an error.
     fn allowed(&self) -> String {
@@ -160,6 +215,10 @@ impl Key {
             Kind::Upstreams => "an object with names of upstreams, or globs, as its keys".to_string(),
             Kind::Choice(field) => alternatives(field(&mut Settings::default()).words(), '"'),
             Kind::Tokens { max, .. } => format!("a number from 0 to {max} in steps of 0.001"),
+            Kind::Duration { min, max, .. } => allowed_duration(min, max),
+            Kind::OptionalDuration { min, max, .. } => format!("null or {}", allowed_duration(min, max)),
+            Kind::OptionalHeader(_) => format!("null or {}", header::ALLOWED),
+            Kind::Flag(_) => "true or false".to_string(),
             Kind::List(field) => format!("an array with each item {}", field(&mut Settings::default()).allowed()),
         }
     }

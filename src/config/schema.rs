@@ -1,13 +1,15 @@
 //! The JSON Schema of a configuration, for editors and pipelines. Nothing in the wasm module calls it.
 
+use super::duration;
+use super::header;
 use super::keys::{KEYS, Key, Kind, Settings};
 use super::show;
 use super::write::Json;
 
 /// The schema (draft 2020-12), indented.
 ///
-/// It cannot say that a key stands once, nor what holds between keys or after merging; and it leaves out the step
-/// of a thousandth, because validators compute `multipleOf` in floats, and some then refuse 0.3.
+/// It cannot say that a key stands once, nor what holds between keys or after merging, nor how long a duration may be;
+/// and it leaves out the step of a thousandth, because validators compute `multipleOf` in floats, and some then refuse 0.3.
 pub fn schema() -> String {
     let mut whole = vec![
         ("$schema".to_string(), Json::string("https://json-schema.org/draft/2020-12/schema")),
@@ -52,6 +54,19 @@ fn property(key: &Key, top: bool, prefix: &str) -> Json {
             say("minimum", Json::number(0));
             say("maximum", Json::number(max));
         }
+        Kind::Duration { .. } => {
+            say("type", Json::string("string"));
+            say("pattern", Json::string(duration::PATTERN));
+        }
+        Kind::OptionalDuration { .. } => {
+            say("type", Json::List(vec![Json::string("string"), Json::string("null")]));
+            say("pattern", Json::string(duration::PATTERN));
+        }
+        Kind::OptionalHeader(_) => {
+            say("type", Json::List(vec![Json::string("string"), Json::string("null")]));
+            say("pattern", Json::string(header::PATTERN));
+        }
+        Kind::Flag(_) => say("type", Json::string("boolean")),
         Kind::List(field) => {
             say("type", Json::string("array"));
             say("items", field(&mut settings).schema());
@@ -86,6 +101,10 @@ mod tests {
         assert!(upstream["properties"]["budget"]["properties"]["ratio"]["default"].is_null());
         assert!(upstream["properties"]["placement"].is_null());
         assert_eq!(schema["properties"]["placement"]["default"], "auto");
+        let retry_after = &schema["properties"]["retry_after"]["properties"];
+        assert_eq!(retry_after["max"]["default"], "60s");
+        assert_eq!(retry_after["wait"]["default"], false);
+        assert_eq!(retry_after["hold"]["enum"], serde_json::json!(["retries", "requests", "off"]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The effective policy: every key with its value, defaults and merges carried out. It is a configuration itself.
 
 use super::Config;
+use super::duration;
 use super::keys::{KEYS, Key, Kind, Settings};
 use super::write::Json;
 
@@ -40,6 +41,12 @@ pub fn leaf(kind: &Kind, settings: &mut Settings) -> Option<Json> {
         Kind::Group(_) | Kind::Upstreams => None,
         Kind::Choice(field) => Some(Json::string(field(settings).word())),
         Kind::Tokens { field, .. } => Some(Json::number(field(settings))),
+        Kind::Duration { field, .. } => Some(Json::string(&duration::text(*field(settings)))),
+        Kind::OptionalDuration { field, .. } => {
+            Some(field(settings).map_or_else(Json::null, |ms| Json::string(&duration::text(ms))))
+        }
+        Kind::OptionalHeader(field) => Some(field(settings).as_deref().map_or_else(Json::null, Json::string)),
+        Kind::Flag(field) => Some(Json::Plain(field(settings).to_string())),
         Kind::List(field) => Some(Json::List(field(settings).items())),
     }
 }

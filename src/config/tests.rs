@@ -3,7 +3,7 @@
 use super::*;
 use crate::policy::bucket::Millitokens;
 use crate::policy::outcome::{GrpcStatusSet, StatusSet};
-use crate::policy::{Budget, DepositOn, EmitStopSignal, LogDecisions, Mode};
+use crate::policy::{Budget, DepositOn, EmitStopSignal, Hold, LogDecisions, Mode, RetryAfter};
 use proptest::prelude::*;
 
 fn good(text: &str) -> Config {
@@ -36,7 +36,8 @@ fn every_key_reaches_its_field() {
     let config = good(
         r#"{"mode": "observe", "placement": "callee", "log": "all", "stop_signal": {"emit": "failed"},
             "budget": {"ratio": 0.25, "max_tokens": 20, "initial_tokens": 5.5, "min_retries_per_second": 1e-3, "deposit_on": "success"},
-            "retriable": {"statuses": ["5XX", 404], "grpc_statuses": [14, 1]}}"#,
+            "retriable": {"statuses": ["5XX", 404], "grpc_statuses": [14, 1]},
+            "retry_after": {"max": "1m30s", "wait": true, "hold": "requests", "hold_statuses": [429, 503]}}"#,
     );
     assert_eq!(config.placement, Some(Placement::Callee));
     let policy = config.policy_for(b"any");
@@ -53,6 +54,9 @@ fn every_key_reaches_its_field() {
     assert_eq!(policy.budget, expected);
     assert_eq!(policy.retriable.statuses, (500..=599).chain([404]).collect::<StatusSet>());
     assert_eq!(policy.retriable.grpc_statuses, [1, 14].into_iter().collect::<GrpcStatusSet>());
+    let hold_statuses = [429, 503].into_iter().collect();
+    let expected = RetryAfter { max_ms: 90_000, wait: true, hold: Hold::Requests, hold_statuses };
+    assert_eq!(policy.retry_after, expected);
     assert_eq!(good(r#"{"placement": "auto"}"#), Config::default());
 }
 
@@ -119,10 +123,11 @@ fn the_exact_name_wins_then_the_longest_glob() {
 #[test]
 fn errors_name_path_value_what_is_allowed_and_the_nearest_key() {
     let budget_keys = "`ratio`, `max_tokens`, `initial_tokens`, `min_retries_per_second` or `deposit_on`";
-    let top_keys = "`mode`, `placement`, `budget`, `retriable`, `stop_signal`, `log` or `upstreams`";
+    let top_keys = "`mode`, `placement`, `budget`, `retriable`, `retry_after`, `stop_signal`, `log` or `upstreams`";
     let ratio = "a number from 0 to 10 in steps of 0.001";
     let tokens = "a number from 0 to 1000000 in steps of 0.001";
     let status = "an HTTP status from 100 to 599 or a class from \"1xx\" to \"5xx\"";
+    let delay = r#"a duration from "0ms" to "86400s" in whole milliseconds, such as "250ms", "1.5s" or "2m""#;
     let grpc = "a gRPC status code from 1 to 16 (0 is OK, never a failure)";
     for (text, error) in [
         (r#"{"budget":{"ration":0.1}}"#, format!("budget.ration: found the unknown key \"ration\" with 0.1, allowed is {budget_keys}; did you mean `ratio`?")),
@@ -146,6 +151,14 @@ fn errors_name_path_value_what_is_allowed_and_the_nearest_key() {
         (r#"{"retriable":{"statuses":[503,"5xx",600]}}"#, format!("retriable.statuses[2]: found 600, allowed is {status}")),
         (r#"{"retriable":{"statuses":503}}"#, format!("retriable.statuses: found 503, allowed is an array with each item {status}")),
         (r#"{"retriable":{"grpc_statuses":[0]}}"#, format!("retriable.grpc_statuses[0]: found 0, allowed is {grpc}")),
+        (r#"{"retry_after":{"max":60}}"#, format!("retry_after.max: found 60, allowed is {delay}")),
+        (r#"{"retry_after":{"max":"60"}}"#, format!("retry_after.max: found the string \"60\", allowed is {delay}")),
+        (r#"{"retry_after":{"max":"1.5ms"}}"#, format!("retry_after.max: found the string \"1.5ms\", allowed is {delay}")),
+        (r#"{"retry_after":{"max":"24h1ms"}}"#, format!("retry_after.max: found the string \"24h1ms\", allowed is {delay}")),
+        (r#"{"retry_after":{"max":null}}"#, format!("retry_after.max: found null, allowed is {delay}")),
+        (r#"{"retry_after":{"wait":"true"}}"#, "retry_after.wait: found the string \"true\", allowed is true or false".to_string()),
+        (r#"{"retry_after":{"hold":"request"}}"#, "retry_after.hold: found the string \"request\", allowed is \"retries\", \"requests\" or \"off\"; did you mean \"requests\"?".to_string()),
+        (r#"{"retry_after":{"hold_statuses":[99]}}"#, format!("retry_after.hold_statuses[0]: found 99, allowed is {status}")),
         (r#"{"upstreams":{"orders":{"budget":{"ratio":11}}}}"#, format!("upstreams.orders.budget.ratio: found 11, allowed is {ratio}")),
         (r#"{"upstreams":{"outbound|80||a.b":{"budget":{"ratio":11}}}}"#, format!("upstreams[\"outbound|80||a.b\"].budget.ratio: found 11, allowed is {ratio}")),
         (r#"{"upstreams":{"a":null}}"#, "upstreams.a: found null, allowed is an object".to_string()),
@@ -276,7 +289,8 @@ fn the_effective_policy_names_every_key() {
             r#""budget":{"ratio":0.1,"max_tokens":3.5,"initial_tokens":3.5,"min_retries_per_second":0,"#,
             r#""deposit_on":"request"},"retriable":{"statuses":"#,
             statuses,
-            r#","grpc_statuses":[1,4,8,13,14]},"stop_signal":{"emit":"stopped"},"log":"stops""#,
+            r#","grpc_statuses":[1,4,8,13,14]},"retry_after":{"max":"60s","wait":false,"hold":"retries","#,
+            r#""hold_statuses":[503]},"stop_signal":{"emit":"stopped"},"log":"stops""#,
         ]
         .concat()
     };
@@ -294,7 +308,9 @@ fn documents() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         (pick(&["ratio", "max_tokens", "initial_tokens", "min_retries_per_second"]), number)
             .prop_map(|(key, number)| format!(r#""budget":{{"{key}":{number}}}"#)),
+        "[0-9]{1,5}(\\.[0-9]{1,4})?(ms|s|m|h|)".prop_map(|text| format!(r#""retry_after":{{"max":"{text}"}}"#)),
         pick(&[
+            "\"retry_after\":{\"wait\":true,\"hold\":\"off\"}",
             "\"mode\":\"off\"",
             "\"log\":\"all\"",
             "\"stop_signal\":{\"emit\":\"none\"}",

@@ -4,7 +4,7 @@ use super::json::{Node, Value};
 use super::number;
 use super::write::Json;
 use crate::policy::outcome::{GrpcStatusSet, StatusSet};
-use crate::policy::{DepositOn, EmitStopSignal, LogDecisions, Mode, Placement};
+use crate::policy::{DepositOn, EmitStopSignal, Hold, LogDecisions, Mode, Placement};
 
 /// A field that is one of several words.
 pub trait Choice {
@@ -60,6 +60,11 @@ impl Words for DepositOn {
 impl Words for EmitStopSignal {
     const WORDS: &'static [(&'static str, Self)] =
         &[("stopped", Self::Stopped), ("failed", Self::Failed), ("none", Self::None)];
+}
+
+impl Words for Hold {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("retries", Self::Retries), ("requests", Self::Requests), ("off", Self::Off)];
 }
 
 impl Words for LogDecisions {
@@ -211,6 +216,7 @@ mod tests {
         check(None::<Placement>);
         check(DepositOn::default());
         check(EmitStopSignal::default());
+        check(Hold::default());
         check(LogDecisions::default());
     }
 }

@@ -17,6 +17,10 @@ impl Json {
     }
 
     /// Of a type that displays as a JSON number.
+    pub fn null() -> Self {
+        Self::Plain("null".to_string())
+    }
+
     pub fn number(number: impl Display) -> Self {
         Self::Plain(number.to_string())
     }

@@ -50,6 +50,23 @@ impl fmt::Display for Millitokens {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub u64);
 
+impl Instant {
+    #[must_use]
+    pub fn plus_millis(self, millis: u64) -> Self {
+        Self(self.0.saturating_add(millis.saturating_mul(NANOS_PER_MILLI)))
+    }
+
+    /// Whole milliseconds from an earlier moment until this one, rounded up; 0 when it is past.
+    pub fn millis_from(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0).div_ceil(NANOS_PER_MILLI)
+    }
+
+    /// Whole seconds, the same way.
+    pub fn seconds_from(self, earlier: Self) -> u64 {
+        self.millis_from(earlier).div_ceil(1000)
+    }
+}
+
 /// One upstream's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
@@ -61,6 +78,7 @@ pub struct Bucket {
     pub per_second: Millitokens,
 }
 
+const NANOS_PER_MILLI: u64 = 1_000_000;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 impl Bucket {

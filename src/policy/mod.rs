@@ -1,11 +1,15 @@
 //! The rules, pure: no clock, no host, no SDK. Everything that a rule needs comes in as a parameter.
 
 pub mod bucket;
+pub mod deadline;
+pub mod duration;
 pub mod outcome;
+pub mod retry_after;
 pub mod stop;
+pub mod wait;
 
 use bucket::Millitokens;
-use outcome::Retriable;
+use outcome::{Retriable, StatusSet};
 
 /// What the filter does with its decisions (`mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,12 +92,47 @@ impl Default for Budget {
     }
 }
 
+/// What a hint stops for the whole upstream, until it is over (`retry_after.hold`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// Everybody's retries.
+    #[default]
+    Retries,
+    /// New requests, too.
+    Requests,
+    /// Nothing: a hint is for the request that brought it.
+    Off,
+}
+
+/// `retry_after.*`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryAfter {
+    /// The longest delay that is obeyed by waiting or holding, in milliseconds (`retry_after.max`). A longer one means
+    /// that there is to be no retry.
+    pub max_ms: u64,
+    /// Whether Envoy is handed the delay (`retry_after.wait`); if not, a response that asks for one is not retried.
+    pub wait: bool,
+    pub hold: Hold,
+    /// Statuses whose hint holds the upstream (`retry_after.hold_statuses`).
+    pub hold_statuses: StatusSet,
+}
+
+impl Default for RetryAfter {
+    /// Overload, a 503, is the upstream's; a 429 is one caller's. A minute is longer than a client waits, and short
+    /// enough to find out soon that an upstream which promised to be away for an hour is back.
+    fn default() -> Self {
+        Self { max_ms: 60_000, wait: false, hold: Hold::default(), hold_statuses: [503].into_iter().collect() }
+    }
+}
+
 /// Everything that decides about one upstream: the plugin configuration with the upstream's own keys merged over it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub mode: Mode,
     pub budget: Budget,
     pub retriable: Retriable,
+    pub retry_after: RetryAfter,
     pub emit: EmitStopSignal,
     pub log: LogDecisions,
+    pub deadline: deadline::DeadlinePolicy,
 }
