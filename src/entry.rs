@@ -65,10 +65,18 @@ impl Context for StreamShell {
 
 impl HttpContext for StreamShell {
     fn on_http_request_headers(&mut self, _count: usize, _end: bool) -> Action {
-        match self.0.as_mut().map(Stream::on_request_headers) {
-            Some(Flow::Pause) => Action::Pause,
-            Some(Flow::Continue) | None => Action::Continue,
+        action(self.0.as_mut().map(Stream::on_request_headers))
+    }
+
+    fn on_http_request_body(&mut self, _size: usize, end: bool) -> Action {
+        if !end {
+            return Action::Continue;
         }
+        action(self.0.as_mut().map(Stream::on_request_end))
+    }
+
+    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
+        action(self.0.as_mut().map(Stream::on_request_end))
     }
 
     fn on_http_response_headers(&mut self, _count: usize, end: bool) -> Action {
@@ -90,5 +98,12 @@ impl HttpContext for StreamShell {
             stream.on_response_end(true);
         }
         Action::Continue
+    }
+}
+
+fn action(flow: Option<Flow>) -> Action {
+    match flow {
+        Some(Flow::Pause) => Action::Pause,
+        Some(Flow::Continue) | None => Action::Continue,
     }
 }

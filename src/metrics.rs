@@ -12,9 +12,14 @@ const RETRIES: &str = "retry_budget_retries_total";
 const STOPS: &str = "retry_budget_stops_total";
 const WOULD_STOP: &str = "retry_budget_would_stop_total";
 const TOKENS: &str = "retry_budget_tokens";
-/// Not for dashboards: how the success path knows that there is nothing to deposit (see `store`). One a record.
-const FULL: &str = "retry_budget_bucket_full";
-const OBSERVED_FULL: &str = "retry_budget_observed_bucket_full";
+const REJECTS: &str = "retry_budget_rejects_total";
+const WOULD_REJECT: &str = "retry_budget_would_reject_total";
+const MALFORMED: &str = "retry_budget_malformed_total";
+const DEADLINE_REMAINING: &str = "retry_budget_deadline_remaining_ms";
+const HOLD_SECONDS: &str = "retry_budget_hold_seconds";
+/// Not for dashboards: how the success path knows that a record needs no change (see `store`). One a record.
+const AT_REST: &str = "retry_budget_at_rest";
+const OBSERVED_AT_REST: &str = "retry_budget_observed_at_rest";
 
 /// A metric of this name with these labels, embedded as Istio does it: `label=.=value;.;` before the name. The
 /// shipped `stats_tags` take them out again.
@@ -67,6 +72,7 @@ impl Metric {
         }
     }
 
+    /// A gauge's new value, or one more observation of a histogram.
     pub fn set(&self, host: &dyn Host, value: u64) {
         if let Some(id) = self.id(host) {
             let _ = host.record(id, value);
@@ -86,6 +92,8 @@ pub struct UpstreamMetrics {
     pub retries: Metric,
     stops: Vec<(Reason, Metric)>,
     would_stop: Vec<(Reason, Metric)>,
+    rejects: Vec<(Reason, Metric)>,
+    would_reject: Vec<(Reason, Metric)>,
 }
 
 impl UpstreamMetrics {
@@ -102,6 +110,8 @@ impl UpstreamMetrics {
             retries: Metric::counter(&own, RETRIES),
             stops: by_reason(STOPS),
             would_stop: by_reason(WOULD_STOP),
+            rejects: by_reason(REJECTS),
+            would_reject: by_reason(WOULD_REJECT),
         }
     }
 
@@ -112,6 +122,14 @@ impl UpstreamMetrics {
     pub fn would_stop(&self, host: &dyn Host, reason: Reason) {
         count(&self.would_stop, host, reason);
     }
+
+    pub fn rejected(&self, host: &dyn Host, reason: Reason) {
+        count(&self.rejects, host, reason);
+    }
+
+    pub fn would_reject(&self, host: &dyn Host, reason: Reason) {
+        count(&self.would_reject, host, reason);
+    }
 }
 
 fn count(series: &[(Reason, Metric)], host: &dyn Host, reason: Reason) {
@@ -120,10 +138,21 @@ fn count(series: &[(Reason, Metric)], host: &dyn Host, reason: Reason) {
     }
 }
 
+/// Values of one header that could not be read.
+pub fn malformed(header: &str) -> Metric {
+    Metric::counter(&[("header", header.as_bytes())], MALFORMED)
+}
+
+/// Milliseconds that requests had left on arrival.
+pub fn deadline_remaining() -> Metric {
+    Metric { kind: MetricKind::Histogram, name: DEADLINE_REMAINING.into(), id: Cell::new(None) }
+}
+
 /// The gauges of one record.
 pub struct RecordGauges {
     pub tokens: Metric,
-    pub full: Metric,
+    pub hold_seconds: Metric,
+    pub at_rest: Metric,
 }
 
 impl RecordGauges {
@@ -131,7 +160,8 @@ impl RecordGauges {
         let labels = [("upstream", upstream)];
         Self {
             tokens: Metric::gauge(&labels, TOKENS),
-            full: Metric::gauge(&labels, if observed { OBSERVED_FULL } else { FULL }),
+            hold_seconds: Metric::gauge(&labels, HOLD_SECONDS),
+            at_rest: Metric::gauge(&labels, if observed { OBSERVED_AT_REST } else { AT_REST }),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::host::{Cas, Host, HostError};
 use crate::metrics::RecordGauges;
 use crate::policy::Budget;
-use crate::policy::bucket::{Instant, Millitokens};
+use crate::policy::bucket::{Bucket, Instant, Millitokens};
 use crate::upstream::Record;
 
 /// Every key of this module starts so: in Istio all modules of a proxy share one namespace.
@@ -41,8 +41,9 @@ impl Account {
         Self { key, gauges: RecordGauges::new(upstream, observed) }
     }
 
-    /// Changes the record in one atomic step. `change` sees it brought up to the present and answers with what to
-    /// write, if anything; it may run several times. Returns its answer and the record as it is afterwards.
+    /// Changes the record in one atomic step. `change` sees it brought up to the present moment, which it gets too, and
+    /// answers with what to write, if anything; it may run several times. Returns its answer and the record as it is
+    /// afterwards.
     ///
     /// # Errors
     /// `Host` when the proxy refused a call, `Contended` when the bounded number of tries was used up.
@@ -50,22 +51,23 @@ impl Account {
         &self,
         host: &dyn Host,
         budget: &Budget,
-        mut change: impl FnMut(Record) -> (Option<Record>, T),
+        mut change: impl FnMut(Record, Instant) -> (Option<Record>, T),
     ) -> Result<(T, Record), StoreError> {
         for _ in 0..MAX_TRIES {
             let now = Instant(host.monotonic()?);
             let (old, cas) = self.read(host, now)?;
             let present = old.unwrap_or_else(|| Record::new(budget, now)).touch(budget, now);
-            let (written, answer) = change(present);
+            let (written, answer) = change(present, now);
             // A denial writes nothing, unless this is the first sight of the upstream or of a new rate: time has to
             // count from here.
             let adopted = old.is_none_or(|old| old.bucket.per_second != present.bucket.per_second);
             let after = written.unwrap_or(present);
-            let idle = after.bucket.is_full(budget) && old.is_some_and(|old| old.bucket.tokens == after.bucket.tokens);
-            let write = (written.is_some() && !idle) || adopted;
+            let rests = after.is_at_rest(budget)
+                && old.is_some_and(|old| old.bucket.tokens == after.bucket.tokens && old.hold.is_none());
+            let write = (written.is_some() && !rests) || adopted;
             if !write || host.set_shared(&self.key, &after.to_bytes(), cas)? {
-                if write || idle {
-                    self.publish(host, budget, after);
+                if write || rests {
+                    self.publish(host, budget, after, now);
                 }
                 return Ok((answer, after));
             }
@@ -73,9 +75,9 @@ impl Account {
         Err(StoreError::Contended)
     }
 
-    /// Adds `amount`. Touches nothing when the bucket is known to be full. Returns the balance where it was read.
-    pub fn deposit(&self, host: &dyn Host, budget: &Budget, amount: Millitokens) -> Option<Millitokens> {
-        if amount <= Millitokens::ZERO || self.is_known_full(host, budget) {
+    /// Adds `amount`. Touches nothing when the record is known to be at rest. Returns the record where it was read.
+    pub fn deposit(&self, host: &dyn Host, budget: &Budget, amount: Millitokens) -> Option<Record> {
+        if amount <= Millitokens::ZERO || self.is_known_at_rest(host, budget) {
             return None;
         }
         self.add(host, budget, amount)
@@ -86,20 +88,23 @@ impl Account {
         self.add(host, budget, Millitokens::ONE);
     }
 
-    fn add(&self, host: &dyn Host, budget: &Budget, amount: Millitokens) -> Option<Millitokens> {
-        let added = self.update(host, budget, |r| (Some(Record { bucket: r.bucket.deposit(budget, amount) }), ()));
-        added.ok().map(|((), record)| record.bucket.tokens)
+    fn add(&self, host: &dyn Host, budget: &Budget, amount: Millitokens) -> Option<Record> {
+        self.transfer(host, budget, |bucket| bucket.deposit(budget, amount))
+    }
+
+    fn transfer(&self, host: &dyn Host, budget: &Budget, change: impl Fn(Bucket) -> Bucket) -> Option<Record> {
+        let changed = self.update(host, budget, |r, _| (Some(Record { bucket: change(r.bucket), ..r }), ()));
+        changed.ok().map(|((), record)| record)
     }
 
     /// Takes tokens for retries that were made already.
-    pub fn charge(&self, host: &dyn Host, budget: &Budget, retries: u32) -> Option<Millitokens> {
-        let charged = self.update(host, budget, |r| (Some(Record { bucket: r.bucket.charge(budget, retries) }), ()));
-        charged.ok().map(|((), record)| record.bucket.tokens)
+    pub fn charge(&self, host: &dyn Host, budget: &Budget, retries: u32) {
+        self.transfer(host, budget, |bucket| bucket.charge(budget, retries));
     }
 
     /// The record as it is now.
     pub fn look(&self, host: &dyn Host, budget: &Budget) -> Result<Record, StoreError> {
-        self.update(host, budget, |_| (None, ())).map(|((), record)| record)
+        self.update(host, budget, |_, _| (None, ())).map(|((), record)| record)
     }
 
     /// Recomputes the gauges: time fills an idle bucket, and two workers' gauge writes may have crossed.
@@ -107,7 +112,7 @@ impl Account {
         if let Ok(now) = host.monotonic().map(Instant)
             && let Ok((record, _)) = self.read(host, now)
         {
-            self.publish(host, budget, record.unwrap_or_else(|| Record::new(budget, now)).touch(budget, now));
+            self.publish(host, budget, record.unwrap_or_else(|| Record::new(budget, now)).touch(budget, now), now);
         }
     }
 
@@ -119,21 +124,22 @@ impl Account {
         })
     }
 
-    fn publish(&self, host: &dyn Host, budget: &Budget, record: Record) {
+    fn publish(&self, host: &dyn Host, budget: &Budget, record: Record, now: Instant) {
         self.gauges.tokens.set(host, record.bucket.tokens.whole());
-        self.gauges.full.set(host, if record.bucket.is_full(budget) { full_mark(budget) } else { 0 });
+        self.gauges.hold_seconds.set(host, record.hold.map_or(0, |hold| hold.until.seconds_from(now)));
+        self.gauges.at_rest.set(host, if record.is_at_rest(budget) { rest_mark(budget) } else { 0 });
     }
 
-    /// Whether a deposit would be lost for sure. Never trusted beyond that: a gauge that was never set or is excluded
+    /// Whether a deposit would be lost and no hold is there, for sure. Never trusted beyond that: a gauge that was never set or is excluded
     /// from the stats reads 0, and then the record decides. When two workers' writes cross, deposits are lost until
     /// the next refresh; none is ever won.
-    pub fn is_known_full(&self, host: &dyn Host, budget: &Budget) -> bool {
-        self.gauges.full.value(host) == full_mark(budget)
+    pub fn is_known_at_rest(&self, host: &dyn Host, budget: &Budget) -> bool {
+        self.gauges.at_rest.value(host) == rest_mark(budget)
     }
 }
 
-/// What the gauge shows for a bucket that is full under this cap. Another configuration's cap is another number, and
+/// What the gauge shows for a record at rest under this cap. Another configuration's cap is another number, and
 /// so is what a hot restart merges up: the sum of two odd numbers is even.
-fn full_mark(budget: &Budget) -> u64 {
+fn rest_mark(budget: &Budget) -> u64 {
     u64::try_from(budget.max.0).unwrap_or(0).saturating_mul(2).saturating_add(1)
 }

@@ -3,19 +3,23 @@
 //! A failing response sets a token aside before the router decides; the attempt that follows spends it, and when the
 //! response is handed down instead it goes back. So no retry is charged that was not made.
 
+use super::arrival::{self, Arrival, arrive};
+use super::deadlines;
 use super::decision::Verb;
-use super::judge::{Answer, Effect, Moment, ask};
+use super::head::Head;
+use super::judge::{self, Allowed, Answer, Effect, Moment, ask};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::parked::Parked;
-use super::reply;
-use super::request::deposit;
+use super::reply::{self, Refusal};
 use super::response;
 use super::root::{Root, Served, Unlinked};
 use super::stream::{Flow, attempt_count};
 use super::vm::Vm;
 use crate::host::ContextId;
-use crate::policy::stop::Reason;
-use crate::policy::{DepositOn, Mode};
+use crate::policy::Mode;
+use crate::policy::deadline::{Deadline, TimeLeft};
+use crate::policy::retry_after::Hint;
+use crate::policy::stop::{Reason, Retry};
 use std::rc::Rc;
 
 pub struct Attempt {
@@ -29,6 +33,8 @@ pub struct Attempt {
     unlinked: bool,
     /// This attempt's failing response holds the request's reservation.
     reserved: bool,
+    /// When the time of the request is over, where a rule asks for it and it is known.
+    ends: Option<Deadline>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,35 +76,34 @@ impl Attempt {
             logical.give_back(vm.host());
         }
         logical.attempts.set(seen.saturating_add(1));
-        logical.read_request_id(vm.host());
-        let mut attempt = Self {
-            vm,
-            served,
-            logical,
-            context,
-            number,
-            state: State::InFlight,
-            unlinked: first_sight,
-            reserved: false,
-        };
-        if first_sight {
-            attempt.take_up();
+        let left = if first_sight { read_head(&vm, &served, &logical) } else { time_left(&vm, &logical) };
+        read_request_id(&vm, &logical, number);
+        let ends = logical.deadline.get().or_else(|| deadlines::told_by_router(vm.host(), &served));
+        let (unlinked, state) = (first_sight, State::InFlight);
+        let mut attempt = Self { vm, served, logical, context, number, state, unlinked, reserved: false, ends };
+        if attempt.take_up(left) == Arrival::Rejected {
+            attempt.state = State::Refused;
+            return (attempt, Flow::Pause);
         }
-        let flow = attempt.start();
+        let flow = attempt.start(left);
         (attempt, flow)
     }
 
-    /// No request placement has seen this request: what that would have done is done here.
-    fn take_up(&self) {
+    /// Where no request placement has seen this request, what that would have done is done here. A first attempt that
+    /// has no time left is answered in any case.
+    fn take_up(&self, left: Option<TimeLeft>) -> Arrival {
         let Self { vm, served, logical, .. } = self;
-        if self.number == 1 {
-            served.upstream.metrics.requests.add(vm.host(), 1);
-            deposit(vm, served, DepositOn::Request);
+        if self.unlinked {
+            let _ = vm.host.set_property(LINK, &logical.link(false));
         }
-        let _ = vm.host.set_property(LINK, &logical.link(false));
+        match self.number {
+            1 if self.unlinked => arrive(vm, served, logical, left),
+            1 if left.is_some_and(TimeLeft::is_expired) => arrival::too_late(vm, served, logical),
+            _ => Arrival::Admitted(None),
+        }
     }
 
-    fn start(&mut self) -> Flow {
+    fn start(&mut self, left: Option<TimeLeft>) -> Flow {
         if self.number > 1
             && let Effect::Stop(reason) = self.admit()
         {
@@ -113,13 +118,32 @@ impl Attempt {
         if self.number > 1 {
             metrics.retries.add(host, 1);
         }
+        if let Some(left) = left {
+            deadlines::tell_upstream(host, &self.served, logical, left);
+        }
         Flow::Continue
+    }
+
+    /// The upload is over. With a request placement it is that one's to say that it took too long.
+    pub fn on_request_end(&mut self) -> Flow {
+        if self.logical.seen_by != SeenBy::Attempt || self.state != State::InFlight || self.is_listener() {
+            return Flow::Continue;
+        }
+        let Self { vm, served, logical, .. } = self;
+        let passed = |deadline| deadlines::has_passed(vm.host(), deadline);
+        if !logical.deadline.get().is_some_and(passed) || arrival::too_late(vm, served, logical) != Arrival::Rejected {
+            return Flow::Continue;
+        }
+        logical.live.set(logical.live.get().saturating_sub(1));
+        self.state = State::Refused;
+        Flow::Pause
     }
 
     /// Whether this retry may start: with the token set aside for it, or with one that it withdraws now.
     fn admit(&self) -> Effect {
         let logical = &self.logical;
-        if logical.reservation.take().is_some() || self.is_judged_no_more() {
+        let reservation = logical.reservation.take();
+        if self.is_judged_no_more() {
             return Effect::Go;
         }
         if logical.parked.get() > 0 {
@@ -127,23 +151,31 @@ impl Attempt {
             return Effect::Stop(logical.parked_for.get().unwrap_or(Reason::Budget));
         }
         let by = if logical.live.get() > 0 { Verb::Park } else { Verb::Stop };
-        let moment = self.moment(by);
-        match ask(&self.vm, &self.served) {
-            Answer::Allowed { tokens, .. } => {
-                moment.allow(tokens);
+        let (moment, paid) = (self.moment(by), reservation.is_some());
+        let retry = Retry { hint: Hint::default(), not_before: logical.not_before.get(), ends: self.ends, paid };
+        match ask(&self.vm, &self.served, &retry, Outcome::None) {
+            Answer::Allowed(Allowed { tokens, .. }) => {
+                if !paid {
+                    moment.allow(tokens);
+                }
                 Effect::Go
             }
-            Answer::Stopped(reason, tokens) => moment.stop(reason, tokens),
+            Answer::Stopped(reason, tokens) => {
+                if let Some(reserved) = reservation {
+                    reserved.account().give_back(self.vm.host(), &reserved.policy.budget);
+                }
+                moment.stop(reason, tokens)
+            }
         }
     }
 
     /// A reply ends the whole request, so a hedge is parked as long as another attempt may still answer.
     fn refuse(&mut self, reason: Reason) -> Flow {
         let (host, logical) = (self.vm.host(), &self.logical);
-        let grpc = reply::request_is_grpc(host);
+        let grpc = logical.grpc.get();
         if logical.live.get() == 0 && logical.parked.get() == 0 {
             self.state = State::Refused;
-            reply::refuse(host, &self.served.policy, reason, grpc);
+            reply::refuse(host, &self.served.policy, &Refusal::plain(reason, grpc));
         } else {
             self.state = State::Parked;
             logical.parked.set(logical.parked.get().saturating_add(1));
@@ -171,15 +203,22 @@ impl Attempt {
         self.state = State::Failing;
         let logical = &self.logical;
         logical.last.set(Outcome::Response(status));
-        if self.is_judged_no_more() || logical.live.get() > 1 {
-            // Another attempt is in flight: a mark would end the request with this failure.
+        if self.is_judged_no_more() {
             return;
         }
-        let stop = if logical.parked.get() > 0 {
-            // Its stop is counted; what is left to do is to keep the router from going on.
+        let hint = response::hint(&self.vm, &self.served, &headers, status);
+        let retry = Retry { hint, not_before: None, ends: self.ends, paid: false };
+        let in_flight = logical.live.get() > 1;
+        let stop = if in_flight || logical.parked.get() > 0 {
+            judge::hold(&self.vm, &self.served, &retry, Outcome::Response(status));
+            if in_flight {
+                // A mark would end the request with this failure; the other one may do better.
+                return;
+            }
+            // The stop is counted; what is left to do is to keep the router from going on.
             Effect::Stop(logical.parked_for.get().unwrap_or(Reason::Budget))
         } else {
-            self.judge()
+            self.judge(&retry)
         };
         if let Effect::Stop(reason) = stop {
             self.logical.marked.set(true);
@@ -188,14 +227,20 @@ impl Attempt {
     }
 
     /// The router may be about to retry: a token is set aside, or it must not.
-    fn judge(&mut self) -> Effect {
+    fn judge(&mut self, retry: &Retry) -> Effect {
         let moment = self.moment(Verb::Stop);
-        match ask(&self.vm, &self.served) {
-            Answer::Allowed { paid, tokens } => {
+        match ask(&self.vm, &self.served, retry, self.logical.last.get()) {
+            Answer::Allowed(Allowed { paid, tokens, wait }) => {
                 moment.allow(tokens);
                 if paid {
                     self.logical.reservation.set(Some(Rc::clone(&self.served)));
                     self.reserved = true;
+                }
+                if let (Some((seconds, now)), Hint::Delay(ms)) = (wait, retry.hint)
+                    && self.served.policy.mode == Mode::Enforce
+                {
+                    reply::ask_to_wait(self.vm.host(), seconds);
+                    self.logical.not_before.set(Some(now.plus_millis(ms)));
                 }
                 Effect::Go
             }
@@ -222,8 +267,8 @@ impl Attempt {
             }
         }
         if self.state == State::Answered {
-            if complete {
-                self.deposit_on_success();
+            if complete && logical.seen_by == SeenBy::Attempt {
+                arrival::earn_by_success(vm, &self.served);
             }
             return;
         }
@@ -240,16 +285,6 @@ impl Attempt {
         if logical.seen_by == SeenBy::Attempt && logical.live.get() == 0 && !handed_down {
             // Nothing of this request stays here until the next attempt: the link remembers it.
             let _ = vm.host.set_property(LINK, &logical.link(logical.has_reservation()));
-        }
-    }
-
-    fn deposit_on_success(&self) {
-        let Self { vm, served, logical, .. } = self;
-        if logical.seen_by == SeenBy::Attempt
-            && served.policy.budget.deposit_on == DepositOn::Success
-            && response::ended_well(vm, &served.policy.retriable)
-        {
-            deposit(vm, served, DepositOn::Success);
         }
     }
 
@@ -272,5 +307,29 @@ fn ended_without_response(vm: &Vm) -> Outcome {
     match vm.host.property("upstream\0transport_failure_reason") {
         Ok(Some(reason)) if !reason.is_empty() => Outcome::ConnectFailure,
         _ => Outcome::Reset,
+    }
+}
+
+/// Reads what the request headers tell, at their first sight.
+fn read_head(vm: &Vm, served: &Served, logical: &Logical) -> Option<TimeLeft> {
+    let head = Head::read(vm, served);
+    let (left, deadline) = (head.left, head.deadline(vm));
+    logical.keep(head, deadline);
+    left
+}
+
+/// What is left for an attempt of a request that is known already.
+fn time_left(vm: &Vm, logical: &Logical) -> Option<TimeLeft> {
+    let deadline = logical.deadline.get()?;
+    Some(deadline.remaining(deadlines::now(vm.host())?))
+}
+
+/// Between two attempts that no request placement has seen, nobody remembers the id.
+fn read_request_id(vm: &Vm, logical: &Logical, number: u32) {
+    if number > 1
+        && logical.request_id.get().is_none()
+        && let Some(id) = Head::request_id(vm)
+    {
+        let _ = logical.request_id.set(id);
     }
 }

@@ -4,18 +4,21 @@
 //! A retry withdraws its token as it arrives. A failing response is marked when no token is left, so that the caller's
 //! Envoy gives up with the service's own answer and does not come back to be refused.
 
+use super::arrival::{self, Arrival, arrive};
+use super::deadlines;
 use super::decision::Verb;
-use super::judge::{Answer, Effect, Moment, ask};
+use super::head::Head;
+use super::judge::{self, Allowed, Answer, Effect, Moment, ask};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
-use super::reply;
-use super::request::deposit;
+use super::reply::{self, Refusal};
 use super::response;
 use super::root::Served;
 use super::stream::Flow;
 use super::vm::Vm;
 use crate::host::HeaderMap;
-use crate::policy::stop::{Verdict, decide};
-use crate::policy::{DepositOn, Mode};
+use crate::policy::Mode;
+use crate::policy::deadline::TimeLeft;
+use crate::policy::stop::{Retry, Verdict, decide};
 use std::rc::Rc;
 
 /// Set by the caller's Envoy.
@@ -31,38 +34,62 @@ pub struct Callee {
 
 impl Callee {
     pub fn begin(vm: Rc<Vm>, served: Rc<Served>) -> (Self, Flow) {
-        let host = vm.host();
-        let sent = host.header(HeaderMap::Request, ATTEMPT_COUNT).ok().flatten();
+        let sent = vm.host.header(HeaderMap::Request, ATTEMPT_COUNT).ok().flatten();
         // Malformed or 0 is no retry.
         let attempt = sent.as_deref().and_then(response::decimal).map_or(1, u32::from).max(1);
+        let head = Head::read(&vm, &served);
+        let left = head.left;
         let logical = vm.registry.begin(SeenBy::Callee);
-        logical.read_request_id(host);
+        let deadline = head.deadline(&vm);
+        logical.keep(head, deadline);
         let mut callee = Self { vm, served, logical, attempt, refused: false };
-        let flow = callee.start();
+        let flow = callee.start(left);
         (callee, flow)
     }
 
-    fn start(&mut self) -> Flow {
-        let (host, metrics) = (self.vm.host(), &self.served.upstream.metrics);
-        if self.attempt > 1 {
-            if let Effect::Stop(reason) = self.admit() {
-                self.refused = true;
-                reply::refuse(host, &self.served.policy, reason, reply::request_is_grpc(host));
-                return Flow::Pause;
-            }
-            metrics.retries.add(host, 1);
-        } else {
-            metrics.requests.add(host, 1);
-            deposit(&self.vm, &self.served, DepositOn::Request);
+    fn start(&mut self, left: Option<TimeLeft>) -> Flow {
+        self.refused = self.is_refused(left);
+        if self.refused {
+            return Flow::Pause;
         }
-        let _ = host.set_property(LINK, &self.logical.link(false));
+        let Self { vm, served, logical, .. } = self;
+        let (host, metrics) = (vm.host(), &served.upstream.metrics);
+        if self.attempt > 1 {
+            metrics.retries.add(host, 1);
+        }
         metrics.attempts.add(host, 1);
+        let _ = host.set_property(LINK, &logical.link(false));
+        deadlines::limit_router(host, served, left);
         Flow::Continue
     }
 
+    /// Answers the request here if it is not to come in.
+    fn is_refused(&self, left: Option<TimeLeft>) -> bool {
+        let Self { vm, served, logical, .. } = self;
+        if self.attempt == 1 {
+            return arrive(vm, served, logical, left) == Arrival::Rejected;
+        }
+        if left.is_some_and(TimeLeft::is_expired) {
+            return arrival::too_late(vm, served, logical) == Arrival::Rejected;
+        }
+        let Effect::Stop(reason) = self.admit() else { return false };
+        reply::refuse(vm.host(), &served.policy, &Refusal::plain(reason, logical.grpc.get()));
+        true
+    }
+
+    /// The upload is over.
+    pub fn on_request_end(&mut self) -> Flow {
+        let Self { vm, served, logical, .. } = self;
+        if self.refused || !logical.deadline.get().is_some_and(|deadline| deadlines::has_passed(vm.host(), deadline)) {
+            return Flow::Continue;
+        }
+        self.refused = arrival::too_late(vm, served, logical) == Arrival::Rejected;
+        if self.refused { Flow::Pause } else { Flow::Continue }
+    }
+
     fn admit(&self) -> Effect {
-        match ask(&self.vm, &self.served) {
-            Answer::Allowed { tokens, .. } => {
+        match ask(&self.vm, &self.served, &Retry::default(), Outcome::None) {
+            Answer::Allowed(Allowed { tokens, .. }) => {
                 self.moment(Outcome::None).allow(tokens);
                 Effect::Go
             }
@@ -84,22 +111,23 @@ impl Callee {
         if !policy.retriable.is_failing(status) {
             return;
         }
-        let Ok(record) = self.served.account().look(self.vm.host(), &policy.budget) else { return };
-        if let Verdict::Stop(reason) = decide(policy, record) {
-            let moment = self.moment(Outcome::Response(status));
-            if let Effect::Stop(reason) = moment.stop(reason, Some(record.bucket.tokens)) {
-                reply::mark(self.vm.host(), policy, reason.name(), &headers);
-            }
+        let outcome = Outcome::Response(status);
+        let hint = response::hint(&self.vm, &self.served, &headers, status);
+        judge::hold(&self.vm, &self.served, &Retry { hint, ..Retry::default() }, outcome);
+        // Would a retry be refused if it came now? Its own token it withdraws when it comes.
+        let looked = self.served.account().update(self.vm.host(), &policy.budget, |record, now| {
+            (None, decide(policy, &Retry::default(), record, now))
+        });
+        if let Ok((Verdict::Stop(reason), record)) = looked
+            && let Effect::Stop(reason) = self.moment(outcome).stop(reason, Some(record.bucket.tokens))
+        {
+            reply::mark(self.vm.host(), policy, reason.name(), &headers);
         }
     }
 
     pub fn on_done(self, complete: bool) {
-        if complete
-            && self.attempt == 1
-            && self.served.policy.budget.deposit_on == DepositOn::Success
-            && response::ended_well(&self.vm, &self.served.policy.retriable)
-        {
-            deposit(&self.vm, &self.served, DepositOn::Success);
+        if complete && self.attempt == 1 && !self.refused {
+            arrival::earn_by_success(&self.vm, &self.served);
         }
     }
 

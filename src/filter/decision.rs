@@ -15,6 +15,8 @@ pub enum Verb {
     Stop,
     WouldStop,
     Park,
+    Reject,
+    WouldReject,
 }
 
 impl Verb {
@@ -24,6 +26,8 @@ impl Verb {
             Self::Stop => "stop",
             Self::WouldStop => "would_stop",
             Self::Park => "park",
+            Self::Reject => "reject",
+            Self::WouldReject => "would_reject",
         }
     }
 }

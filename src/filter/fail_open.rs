@@ -82,6 +82,9 @@ impl<H: Host> Host for FailOpen<H> {
     fn monotonic(&self) -> Result<u64> {
         self.counted(self.inner.monotonic())
     }
+    fn wall_clock(&self) -> Result<u64> {
+        self.counted(self.inner.wall_clock())
+    }
     fn plugin_configuration(&self) -> Result<Vec<u8>> {
         self.counted(self.inner.plugin_configuration())
     }

@@ -1,7 +1,10 @@
 //! A logical request: what its placements and attempts, all on one worker, know of each other.
 
+use super::head::Head;
 use super::root::Served;
-use crate::host::{HeaderMap, Host};
+use crate::host::Host;
+use crate::policy::bucket::Instant;
+use crate::policy::deadline::Deadline;
 use crate::policy::outcome::Status;
 use crate::policy::stop::Reason;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -52,6 +55,8 @@ pub struct Logical {
     pub parked_for: Cell<Option<Reason>>,
     /// A token that was set aside for the next attempt, and from where.
     pub reservation: Cell<Option<Rc<Served>>>,
+    /// No retry starts before: what a response asked for that the router waits for.
+    pub not_before: Cell<Option<Instant>>,
     /// How the latest attempt failed.
     pub last: Cell<Outcome>,
     /// `observe`: a first stop would have ended this request; what comes after would not have been.
@@ -62,7 +67,13 @@ pub struct Logical {
     pub ended: Cell<bool>,
     /// Its first stream was taken for an attempt and is the listener's.
     pub mistaken: Cell<bool>,
-    /// x-request-id, cut to `MAX_REQUEST_ID`. Read with the request headers: later it cannot be.
+    /// When its time is over, if it has a deadline.
+    pub deadline: Cell<Option<Deadline>>,
+    /// By its content type.
+    pub grpc: Cell<bool>,
+    /// The request brought a `grpc-timeout`.
+    pub grpc_timeout: Cell<bool>,
+    /// As the request headers told it: later they cannot be read.
     pub request_id: OnceCell<Vec<u8>>,
     registry: Weak<Registry>,
 }
@@ -70,47 +81,58 @@ pub struct Logical {
 /// The filter state that links attempts to their request; visible to both placements and all attempts.
 pub const LINK: &str = "retry_budget_link";
 
-/// A request id that a proxy makes has 36 bytes; one that a client brings may be of any length.
-const MAX_REQUEST_ID: usize = 128;
-
 const RESERVED: u8 = 1;
 const WOULD_HAVE_ENDED: u8 = 2;
+const GRPC: u8 = 4;
+const GRPC_TIMEOUT: u8 = 8;
 const NO_GRPC_STATUS: u8 = u8::MAX;
 
 impl Logical {
-    /// The link's bytes, little endian: `id u64 · flags u8 · outcome u8 · status u16 · grpc-status u8`.
+    /// The link's bytes, little endian: `id u64 · flags u8 · outcome u8 · status u16 · grpc-status u8 ·
+    /// not before u64 · deadline u64` (a moment 0: none).
     pub fn link(&self, reserved: bool) -> Vec<u8> {
-        let mut flags = if reserved { RESERVED } else { 0 };
-        if self.would_have_ended.get() {
-            flags |= WOULD_HAVE_ENDED;
-        }
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(reserved, RESERVED)
+            | flag(self.would_have_ended.get(), WOULD_HAVE_ENDED)
+            | flag(self.grpc.get(), GRPC)
+            | flag(self.grpc_timeout.get(), GRPC_TIMEOUT);
         let (outcome, status) = match self.last.get() {
             Outcome::None => (0, Status::default()),
             Outcome::Reset => (1, Status::default()),
             Outcome::ConnectFailure => (2, Status::default()),
             Outcome::Response(status) => (3, status),
         };
+        let moment = |moment: Option<Instant>| moment.map_or(0, |m| m.0).to_le_bytes();
         let mut bytes = self.id.to_le_bytes().to_vec();
         bytes.extend([flags, outcome]);
         bytes.extend(status.http.to_le_bytes());
         bytes.push(status.grpc.unwrap_or(NO_GRPC_STATUS));
+        bytes.extend(moment(self.not_before.get()));
+        bytes.extend(moment(self.deadline.get().map(|deadline| deadline.at)));
         bytes
     }
 
     /// Takes up what the link remembers.
     fn recall(&self, remembered: &[u8], served: &Rc<Served>) {
-        let [flags, outcome, low, high, grpc] = *remembered else { return };
-        self.would_have_ended.set(flags & WOULD_HAVE_ENDED != 0);
-        if flags & RESERVED != 0 {
+        let Some(([flags, outcome, low, high, grpc], moments)) = remembered.split_first_chunk::<5>() else { return };
+        let flag = |flag: u8| flags & flag != 0;
+        self.would_have_ended.set(flag(WOULD_HAVE_ENDED));
+        self.grpc.set(flag(GRPC));
+        self.grpc_timeout.set(flag(GRPC_TIMEOUT));
+        if flag(RESERVED) {
             self.reservation.set(Some(Rc::clone(served)));
         }
-        let grpc = (grpc != NO_GRPC_STATUS).then_some(grpc);
+        let grpc = (*grpc != NO_GRPC_STATUS).then_some(*grpc);
         self.last.set(match outcome {
             1 => Outcome::Reset,
             2 => Outcome::ConnectFailure,
-            3 => Outcome::Response(Status { http: u16::from_le_bytes([low, high]), grpc }),
+            3 => Outcome::Response(Status { http: u16::from_le_bytes([*low, *high]), grpc }),
             _ => Outcome::None,
         });
+        let mut moments = moments.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let mut moment = || moments.next().filter(|moment| *moment > 0).map(Instant);
+        self.not_before.set(moment());
+        self.deadline.set(moment().map(|at| Deadline { at }));
     }
 
     pub fn has_reservation(&self) -> bool {
@@ -120,14 +142,14 @@ impl Logical {
         some
     }
 
-    /// To be called while the request headers are at hand.
-    pub fn read_request_id(&self, host: &dyn Host) {
-        if self.request_id.get().is_none()
-            && let Ok(Some(mut id)) = host.header(HeaderMap::Request, "x-request-id")
-        {
-            id.truncate(MAX_REQUEST_ID);
+    /// Keeps what the request headers told.
+    pub fn keep(&self, head: Head, deadline: Option<Deadline>) {
+        if let Some(id) = head.request_id {
             let _ = self.request_id.set(id);
         }
+        self.deadline.set(deadline);
+        self.grpc.set(head.grpc);
+        self.grpc_timeout.set(head.grpc_timeout);
     }
 
     /// Gives a token that was set aside back to where it came from.
@@ -188,11 +210,15 @@ impl Registry {
             parked: Cell::new(0),
             parked_for: Cell::new(None),
             reservation: Cell::new(None),
+            not_before: Cell::new(None),
             last: Cell::new(Outcome::None),
             would_have_ended: Cell::new(false),
             marked: Cell::new(false),
             ended: Cell::new(false),
             mistaken: Cell::new(false),
+            deadline: Cell::new(None),
+            grpc: Cell::new(false),
+            grpc_timeout: Cell::new(false),
             request_id: OnceCell::new(),
             registry: Rc::downgrade(self),
         });

@@ -1,10 +1,13 @@
 //! The placements. Each callback is short: read, decide, apply.
 
 mod announce;
+mod arrival;
 mod attempt;
 mod callee;
+mod deadlines;
 mod decision;
 pub mod fail_open;
+mod head;
 mod judge;
 mod logical;
 mod parked;

@@ -3,7 +3,7 @@
 //!
 //! The answer comes from the root's tick: given from the callback in which the sibling ends, it crashes Envoy.
 
-use super::reply;
+use super::reply::{self, Refusal};
 use super::vm::{TICK_MILLIS, Vm};
 use crate::host::ContextId;
 use crate::policy::Policy;
@@ -63,7 +63,7 @@ impl ParkedReplies {
         let _ = vm.host.set_tick_period(TICK_MILLIS);
         for parked in due {
             if vm.host.set_effective_context(parked.context).is_ok() {
-                reply::refuse(vm.host(), &parked.policy, parked.reason, parked.grpc);
+                reply::refuse(vm.host(), &parked.policy, &Refusal::plain(parked.reason, parked.grpc));
             }
         }
     }

@@ -11,6 +11,9 @@ pub const RATELIMITED: &str = "x-envoy-ratelimited";
 /// gRPC A6: −1 ends the retries of a client's own policy.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 const NEVER: &str = "-1";
+/// Read by the route's `rate_limited_retry_back_off`: whole seconds that the router waits before it retries.
+const WAIT_SECONDS: &str = "x-retry-after-seconds";
+pub const GRPC_STATUS: &str = "grpc-status";
 /// What `x-retry-stop` says of a final failure that nobody stopped (`stop_signal.emit: failed`).
 pub const FAILED: &str = "failed";
 
@@ -26,41 +29,65 @@ pub fn mark(host: &dyn Host, policy: &Policy, value: &str, response: &Headers) {
     }
 }
 
+/// Has this proxy's router wait before it retries this response.
+pub fn ask_to_wait(host: &dyn Host, seconds: u64) {
+    let _ = host.set_header(HeaderMap::Response, WAIT_SECONDS, &seconds.to_string());
+}
+
+/// Takes that off again, from a response that was not retried after all.
+pub fn forget_wait(host: &dyn Host) {
+    let _ = host.remove_header(HeaderMap::Response, WAIT_SECONDS);
+}
+
 /// Takes the router's mark off again, where no signal is to leave this proxy.
 pub fn unmark(host: &dyn Host) {
     let _ = host.remove_header(HeaderMap::Response, RATELIMITED);
 }
 
 fn is_grpc(headers: &Headers) -> bool {
-    headers.get("grpc-status").is_some() || headers.get("content-type").is_some_and(is_grpc_type)
-}
-
-/// Whether the request at hand is gRPC. Only in its header phase.
-pub fn request_is_grpc(host: &dyn Host) -> bool {
-    host.header(HeaderMap::Request, "content-type").ok().flatten().is_some_and(|t| is_grpc_type(&t))
+    headers.get(GRPC_STATUS).is_some() || headers.get("content-type").is_some_and(is_grpc_type)
 }
 
 /// `application/grpc`, alone or with a suffix (`+proto`, `;…`), as Envoy reads it.
-fn is_grpc_type(value: &[u8]) -> bool {
+pub fn is_grpc_type(value: &[u8]) -> bool {
     value.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
+
+/// A local reply to be made.
+pub struct Refusal {
+    pub reason: Reason,
+    pub grpc: bool,
+    pub status: u16,
+    /// Whole seconds, sent as `retry-after`.
+    pub retry_after: Option<u64>,
+}
+
+impl Refusal {
+    /// The reason's own status, and no time at which to come back.
+    pub fn plain(reason: Reason, grpc: bool) -> Self {
+        Self { reason, grpc, status: reason.http_status(), retry_after: None }
+    }
 }
 
 /// Answers the request in the upstream's place (RFC 9457; trailers-only where it is gRPC: the proxy then sends the
 /// body as `grpc-message`).
-pub fn refuse(host: &dyn Host, policy: &Policy, reason: Reason, grpc: bool) {
-    let status = reason.http_status();
+pub fn refuse(host: &dyn Host, policy: &Policy, refusal: &Refusal) {
+    let Refusal { reason, grpc, status, retry_after } = *refusal;
     let problem = format!(
         r#"{{"status":{status},"title":"{}","detail":"{}","reason":"{}"}}"#,
         title(status),
         reason.sentence(),
         reason.name()
     );
-    let signal = policy.emit != EmitStopSignal::None;
-    let mut headers = Vec::with_capacity(4);
+    let retry_after = retry_after.map(|seconds| seconds.to_string());
+    let mut headers = Vec::with_capacity(5);
     if !grpc {
         headers.push(("content-type", "application/problem+json"));
     }
-    if signal {
+    if let Some(seconds) = &retry_after {
+        headers.push(("retry-after", seconds));
+    }
+    if policy.emit != EmitStopSignal::None {
         headers.push((RETRY_STOP, reason.name()));
         headers.push((RATELIMITED, "true"));
         if grpc {
@@ -79,6 +106,7 @@ pub fn refuse(host: &dyn Host, policy: &Policy, reason: Reason, grpc: bool) {
 /// RFC 9457 §3.1.2: with no problem type of its own, the status's own phrase (RFC 9110).
 fn title(status: u16) -> &'static str {
     match status {
+        429 => "Too Many Requests",
         504 => "Gateway Timeout",
         _ => "Service Unavailable",
     }

@@ -1,21 +1,26 @@
 //! The request placement: in a listener, once per logical request. It earns the tokens, keeps what the attempts share,
 //! and gives back what a client that left has reserved.
 //!
-//! Where no attempt placement is found it is alone and cannot see attempts: with an empty bucket it switches the
-//! router's retries off, and afterwards it charges the retries that were made.
+//! Where no attempt placement is found it is alone and cannot see attempts: with an empty bucket or during a hold it
+//! switches the router's retries off, and afterwards it charges the retries that were made.
 
+use super::arrival::{self, Arrival, arrive};
+use super::deadlines;
 use super::decision::Verb;
-use super::judge::{Effect, Moment};
+use super::head::Head;
+use super::judge::{self, Effect, Moment};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::reply;
 use super::response;
 use super::root::Served;
-use super::stream::attempt_count;
+use super::stream::{Flow, attempt_count};
 use super::vm::Vm;
 use crate::host::HeaderMap;
 use crate::policy::bucket::Millitokens;
-use crate::policy::stop::Reason;
-use crate::policy::{DepositOn, EmitStopSignal, Mode};
+use crate::policy::deadline::TimeLeft;
+use crate::policy::stop::{Reason, Retry};
+use crate::policy::{EmitStopSignal, Hold, Mode};
+use crate::upstream::Record;
 use std::rc::Rc;
 
 /// Wins over the route's retry policy; 0 switches retries off.
@@ -25,56 +30,126 @@ pub struct Request {
     vm: Rc<Vm>,
     served: Rc<Served>,
     logical: Rc<Logical>,
-    /// Alone, and the bucket was empty at arrival: retries were switched off.
-    suppressed: bool,
+    /// Answered here; the reply passes this filter too.
+    rejected: bool,
+    responded: bool,
+    /// Alone, and why retries were switched off at arrival.
+    suppressed: Option<Reason>,
 }
 
 impl Request {
-    pub fn begin(vm: Rc<Vm>, served: Rc<Served>) -> Self {
-        let host = vm.host();
+    pub fn begin(vm: Rc<Vm>, served: Rc<Served>) -> (Self, Flow) {
+        let head = Head::read(&vm, &served);
+        let left = head.left;
         let logical = vm.registry.begin(SeenBy::Request);
-        logical.read_request_id(host);
-        let _ = host.set_property(LINK, &logical.link(false));
-        served.upstream.metrics.requests.add(host, 1);
-        let balance = deposit(&vm, &served, DepositOn::Request);
-        let suppressed = served.upstream.alone.get() && is_empty(&vm, &served, balance);
-        if suppressed && served.policy.mode == Mode::Enforce {
-            let _ = host.set_header(HeaderMap::Request, MAX_RETRIES, "0");
-        }
-        Self { vm, served, logical, suppressed }
+        let deadline = head.deadline(&vm);
+        logical.keep(head, deadline);
+        let mut request = Self { vm, served, logical, rejected: false, responded: false, suppressed: None };
+        let flow = request.start(left);
+        (request, flow)
     }
 
-    pub fn on_response_headers(&self) {
-        let (policy, host) = (&self.served.policy, self.vm.host());
-        if policy.mode == Mode::Observe && !self.suppressed {
-            return;
-        }
-        if self.logical.marked.get() && policy.emit == EmitStopSignal::None {
-            reply::unmark(host);
-        }
-        if !self.suppressed && policy.emit != EmitStopSignal::Failed {
-            return;
-        }
-        let Some((headers, status)) = response::read(&self.vm) else { return };
-        if !policy.retriable.is_failing(status) || headers.get(reply::RETRY_STOP).is_some() {
-            return;
-        }
-        if self.suppressed {
-            let moment = Moment {
-                vm: &self.vm,
-                served: &self.served,
-                logical: &self.logical,
-                attempt: 1,
-                outcome: Outcome::Response(status),
-                by: Verb::Stop,
-            };
-            if let Effect::Stop(reason) = moment.stop(Reason::Budget, None)
-                && policy.emit != EmitStopSignal::None
-            {
-                reply::mark(host, policy, reason.name(), &headers);
+    fn start(&mut self, left: Option<TimeLeft>) -> Flow {
+        let Self { vm, served, logical, .. } = self;
+        let host = vm.host();
+        let _ = host.set_property(LINK, &logical.link(false));
+        let Arrival::Admitted(record) = arrive(vm, served, logical, left) else {
+            self.rejected = true;
+            return Flow::Pause;
+        };
+        deadlines::limit_router(host, served, left);
+        if served.upstream.alone.get() {
+            self.suppressed = why_no_retry(vm, served, record);
+            if self.suppressed.is_some() && served.policy.mode == Mode::Enforce {
+                let _ = host.set_header(HeaderMap::Request, MAX_RETRIES, "0");
             }
-        } else {
-            reply::mark(host, policy, reply::FAILED, &headers);
+        }
+        Flow::Continue
+    }
+
+    /// The upload is over. The router counts its own timeout from here; the deadline has run all the while.
+    pub fn on_request_end(&mut self) -> Flow {
+        let Self { vm, served, logical, .. } = self;
+        if self.rejected
+            || self.responded
+            || !logical.deadline.get().is_some_and(|deadline| deadlines::has_passed(vm.host(), deadline))
+        {
+            return Flow::Continue;
+        }
+        self.rejected = arrival::too_late(vm, served, logical) == Arrival::Rejected;
+        if self.rejected { Flow::Pause } else { Flow::Continue }
+    }
+
+    pub fn on_response_headers(&mut self) {
+        self.responded = true;
+        if self.rejected {
+            return;
+        }
+        let Self { vm, served, logical, .. } = &*self;
+        let (policy, host) = (&served.policy, vm.host());
+        if served.upstream.alone.get() {
+            self.hold_alone();
+        }
+        if policy.mode == Mode::Enforce {
+            if logical.marked.get() && policy.emit == EmitStopSignal::None {
+                reply::unmark(host);
+            }
+            if logical.not_before.get().is_some() {
+                reply::forget_wait(host);
+            }
+        }
+        if logical.grpc.get() && logical.deadline.get().is_some() && policy.mode == Mode::Enforce {
+            self.name_timeout();
+        }
+        if let Some(reason) = self.suppressed {
+            self.stop_suppressed(reason);
+        } else if policy.emit == EmitStopSignal::Failed && policy.mode == Mode::Enforce {
+            let Some((headers, status)) = response::read(vm) else { return };
+            if policy.retriable.is_failing(status) && headers.get(reply::RETRY_STOP).is_none() {
+                reply::mark(host, policy, reply::FAILED, &headers);
+            }
+        }
+    }
+
+    /// The router's own reply to a timeout says UNAVAILABLE; where it came because of the deadline, that is not what
+    /// happened. A success has no status in its headers, so this costs one call that brings no bytes.
+    fn name_timeout(&self) {
+        let host = self.vm.host();
+        let failed = matches!(host.header(HeaderMap::Response, reply::GRPC_STATUS), Ok(Some(_)));
+        if failed && response::is_router_timeout(&self.vm) {
+            let status = Reason::Deadline.grpc_status().to_string();
+            let _ = host.set_header(HeaderMap::Response, reply::GRPC_STATUS, &status);
+        }
+    }
+
+    /// Retries were switched off: if the response failed, that is a stop.
+    fn stop_suppressed(&self, reason: Reason) {
+        let Self { vm, served, logical, .. } = self;
+        let Some((headers, status)) = response::read(vm) else { return };
+        if !served.policy.retriable.is_failing(status) {
+            return;
+        }
+        let outcome = Outcome::Response(status);
+        let moment = Moment { vm, served, logical, attempt: 1, outcome, by: Verb::Stop };
+        if let Effect::Stop(reason) = moment.stop(reason, None)
+            && served.policy.emit != EmitStopSignal::None
+        {
+            reply::mark(vm.host(), &served.policy, reason.name(), &headers);
+        }
+    }
+
+    /// Nobody else reads what a response asks of everybody. Whether it asks at all costs one call that brings no bytes.
+    fn hold_alone(&self) {
+        let Self { vm, served, .. } = self;
+        if served.policy.retry_after.hold == Hold::Off
+            || !matches!(vm.host.header(HeaderMap::Response, "retry-after"), Ok(Some(_)))
+        {
+            return;
+        }
+        let Some((headers, status)) = response::read(vm) else { return };
+        if served.policy.retriable.is_failing(status) {
+            let hint = response::hint(vm, served, &headers, status);
+            judge::hold(vm, served, &Retry { hint, ..Retry::default() }, Outcome::Response(status));
         }
     }
 
@@ -82,11 +157,11 @@ impl Request {
         let Self { vm, served, logical, .. } = &self;
         logical.ended.set(true);
         logical.give_back(vm.host());
-        if complete
-            && served.policy.budget.deposit_on == DepositOn::Success
-            && response::ended_well(vm, &served.policy.retriable)
-        {
-            deposit(vm, served, DepositOn::Success);
+        if self.rejected {
+            return;
+        }
+        if complete {
+            arrival::earn_by_success(vm, served);
         }
         if logical.attempts.get() > 0 {
             served.upstream.alone.set(false);
@@ -108,23 +183,16 @@ impl Request {
     }
 }
 
-/// The deposit of a logical request, if this is the moment for it. Returns the balance where it was read.
-pub fn deposit(vm: &Vm, served: &Served, moment: DepositOn) -> Option<Millitokens> {
-    let budget = &served.policy.budget;
-    if budget.deposit_on != moment {
+/// Whether retries are to be switched off; `record` where it was just read. On a host error they are not.
+fn why_no_retry(vm: &Vm, served: &Served, record: Option<Record>) -> Option<Reason> {
+    let (budget, account, host) = (&served.policy.budget, served.account(), vm.host());
+    if record.is_none() && budget.max >= Millitokens::ONE && account.is_known_at_rest(host, budget) {
         return None;
     }
-    served.account().deposit(vm.host(), budget, budget.ratio)
-}
-
-/// Whether there is no whole token; `balance` where it was just read. On a host error there is one.
-fn is_empty(vm: &Vm, served: &Served, balance: Option<Millitokens>) -> bool {
-    let (budget, account) = (&served.policy.budget, served.account());
-    let balance = balance.or_else(|| {
-        if budget.max >= Millitokens::ONE && account.is_known_full(vm.host(), budget) {
-            return None;
-        }
-        account.look(vm.host(), budget).ok().map(|record| record.bucket.tokens)
-    });
-    balance.is_some_and(|tokens| tokens < Millitokens::ONE)
+    let record = record.or_else(|| account.look(host, budget).ok())?;
+    // A hold that is over was dropped as the record was brought up to the present.
+    if served.policy.retry_after.hold != Hold::Off && record.hold.is_some() {
+        return Some(Reason::Hold);
+    }
+    (record.bucket.tokens < Millitokens::ONE).then_some(Reason::Budget)
 }

@@ -1,19 +1,36 @@
 //! What a response tells.
 
+use super::reply;
+use super::root::Served;
 use super::stream::number;
 use super::vm::Vm;
 use crate::host::{HeaderMap, Headers};
-use crate::policy::outcome::{Retriable, Status};
+use crate::policy::DepositOn;
+use crate::policy::outcome::Status;
+use crate::policy::retry_after::{self, Hint};
 
 /// The response headers at hand, read in one call, and their status.
 pub fn read(vm: &Vm) -> Option<(Headers, Status)> {
     let headers = vm.host.headers(HeaderMap::Response).ok()?;
     let status = Status {
         http: headers.get(":status").and_then(decimal).unwrap_or(0),
-        grpc: headers.get("grpc-status").and_then(decimal).and_then(|code| u8::try_from(code).ok()),
+        grpc: headers.get(reply::GRPC_STATUS).and_then(decimal).and_then(|code| u8::try_from(code).ok()),
     };
     Some((headers, status))
 }
+
+/// What a failing response asks for. Headers that cannot be read are counted.
+pub fn hint(vm: &Vm, served: &Served, headers: &Headers, status: Status) -> Hint {
+    let Ok(now) = vm.host.wall_clock() else { return Hint::default() };
+    let now_ms = now.checked_div(NANOS_PER_MILLI).unwrap_or(0);
+    let reading = retry_after::read(status, &served.policy.retriable, now_ms, headers.iter());
+    for header in reading.malformed.iter() {
+        vm.count_malformed(header.name());
+    }
+    reading.hint
+}
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// ASCII digits, and nothing else.
 pub fn decimal(bytes: &[u8]) -> Option<u16> {
@@ -23,16 +40,26 @@ pub fn decimal(bytes: &[u8]) -> Option<u16> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
+/// Whether the response at hand is the router's reply to a request that took too long.
+pub fn is_router_timeout(vm: &Vm) -> bool {
+    let details = vm.host.property("response\0code_details").ok().flatten();
+    details.as_deref() == Some(b"response_timeout")
+}
+
 /// In `on_done` of an attempt: whether the response was handed down. It was dropped when the router retries.
 pub fn was_handed_down(vm: &Vm) -> bool {
     vm.host.property("response\0code").is_ok_and(|code| code.is_some())
 }
 
-/// In `on_done`, of a response that was seen to its end: whether it is no failure, in its trailers neither.
-pub fn ended_well(vm: &Vm, retriable: &Retriable) -> bool {
+/// In `on_done`, of a response that was seen to its end: whether it earns the deposit of a success, where there is one.
+/// It must be no failure, in its trailers neither.
+pub fn earns_by_success(vm: &Vm, served: &Served) -> bool {
+    if served.policy.budget.deposit_on != DepositOn::Success {
+        return false;
+    }
     let property = |path| vm.host.property(path).ok().flatten();
     let Some(http) = property("response\0code").as_deref().and_then(number) else { return false };
     let http = u16::try_from(http).unwrap_or(0);
     let grpc = property("response\0grpc_status").as_deref().and_then(number).and_then(|code| u8::try_from(code).ok());
-    http < 500 && !retriable.is_failing(Status { http, grpc })
+    http < 500 && !served.policy.retriable.is_failing(Status { http, grpc })
 }

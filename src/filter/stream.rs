@@ -68,7 +68,10 @@ impl Stream {
         });
         let vm = Rc::clone(&root.vm);
         match placement {
-            Placement::Request => (Role::Request(Request::begin(vm, served)), Flow::Continue),
+            Placement::Request => {
+                let (request, flow) = Request::begin(vm, served);
+                (Role::Request(request), flow)
+            }
             Placement::Attempt => {
                 let (attempt, flow) = Attempt::begin(root, served, self.context, link.as_deref(), count);
                 (Role::Attempt(attempt), flow)
@@ -93,6 +96,16 @@ impl Stream {
             _ => {}
         }
         count
+    }
+
+    /// The end of the request has passed; not called for one that ends with its headers.
+    pub fn on_request_end(&mut self) -> Flow {
+        match &mut self.role {
+            Role::Idle => Flow::Continue,
+            Role::Request(request) => request.on_request_end(),
+            Role::Attempt(attempt) => attempt.on_request_end(),
+            Role::Callee(callee) => callee.on_request_end(),
+        }
     }
 
     pub fn on_response_headers(&mut self, end: bool) {

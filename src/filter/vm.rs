@@ -3,7 +3,7 @@
 use super::logical::Registry;
 use super::parked::ParkedReplies;
 use crate::host::Host;
-use crate::metrics::UpstreamMetrics;
+use crate::metrics::{self, Metric, UpstreamMetrics};
 use crate::policy::{Mode, Policy};
 use crate::store::Account;
 use std::cell::{Cell, RefCell};
@@ -18,6 +18,8 @@ const OTHER: &[u8] = b"(other)";
 /// Gauges are at most a second behind.
 pub const TICK_MILLIS: u32 = 1000;
 const REFRESH_NANOS: u64 = 900_000_000;
+/// Observations that wait for the tick at most.
+const MAX_NOTED: usize = 1024;
 
 pub struct Vm {
     pub host: Box<dyn Host>,
@@ -25,6 +27,10 @@ pub struct Vm {
     pub parked: ParkedReplies,
     upstreams: RefCell<HashMap<Vec<u8>, Rc<Upstream>>>,
     refreshed: Cell<u64>,
+    malformed: RefCell<HashMap<String, Metric>>,
+    remaining: Metric,
+    /// Observed since the last tick: recording them there spares the requests a call.
+    remaining_ms: RefCell<Vec<u64>>,
 }
 
 /// One upstream as this worker knows it.
@@ -77,6 +83,9 @@ impl Vm {
             parked: ParkedReplies::default(),
             upstreams: RefCell::new(HashMap::new()),
             refreshed: Cell::new(0),
+            malformed: RefCell::new(HashMap::new()),
+            remaining: metrics::deadline_remaining(),
+            remaining_ms: RefCell::new(Vec::new()),
         }
     }
 
@@ -91,6 +100,35 @@ impl Vm {
         }
         let name = if all.len() < MAX_UPSTREAMS { name } else { OTHER };
         Some(Rc::clone(all.entry(name.to_vec()).or_insert_with(|| Rc::new(Upstream::new(name)))))
+    }
+
+    /// A value of this header could not be read. It is one of those that the configuration or the filter names, not a
+    /// sender's.
+    pub fn count_malformed(&self, header: &str) {
+        if let Ok(mut all) = self.malformed.try_borrow_mut() {
+            all.entry(header.to_owned()).or_insert_with(|| metrics::malformed(header)).add(self.host(), 1);
+        }
+    }
+
+    /// A request came with so much time left.
+    pub fn note_remaining(&self, millis: u64) {
+        let full = match self.remaining_ms.try_borrow_mut() {
+            Ok(mut noted) => {
+                noted.push(millis);
+                noted.len() >= MAX_NOTED
+            }
+            Err(_) => false,
+        };
+        if full {
+            self.record_remaining();
+        }
+    }
+
+    fn record_remaining(&self) {
+        let noted = self.remaining_ms.try_borrow_mut().map(|mut noted| std::mem::take(&mut *noted)).unwrap_or_default();
+        for millis in noted {
+            self.remaining.set(self.host(), millis);
+        }
     }
 
     /// A plugin has a new configuration: upstreams that it serves follow it at once, idle ones too.
@@ -112,6 +150,7 @@ impl Vm {
             return;
         }
         self.refreshed.set(now);
+        self.record_remaining();
         let Ok(all) = self.upstreams.try_borrow() else { return };
         for upstream in all.values() {
             if let Ok(latest) = upstream.latest.try_borrow()

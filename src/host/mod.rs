@@ -36,6 +36,7 @@ pub enum HeaderMap {
 pub enum MetricKind {
     Counter = 0,
     Gauge = 1,
+    Histogram = 2,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub trait Host {
     fn set_tick_period(&self, millis: u32) -> Result<()>;
     /// Nanoseconds on a clock that never goes back.
     fn monotonic(&self) -> Result<u64>;
+    /// Nanoseconds since the epoch, on the wall clock.
+    fn wall_clock(&self) -> Result<u64>;
     fn plugin_configuration(&self) -> Result<Vec<u8>>;
     fn log(&self, level: LogLevel, message: &str);
 }

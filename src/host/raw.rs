@@ -45,6 +45,7 @@ unsafe extern "C" {
     ) -> u32;
     fn proxy_set_effective_context(id: u32) -> u32;
     fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
     fn proxy_get_buffer_bytes(buffer: u32, start: usize, max: usize, data: *mut *mut u8, len: *mut usize) -> u32;
 }
 
@@ -176,6 +177,12 @@ impl Host for ProxyWasm {
     fn monotonic(&self) -> Result<u64> {
         let mut now = 0;
         done("clock_time_get", unsafe { clock_time_get(CLOCK_MONOTONIC, 0, &mut now) })?;
+        Ok(now)
+    }
+
+    fn wall_clock(&self) -> Result<u64> {
+        let mut now = 0;
+        done("get_current_time", unsafe { proxy_get_current_time_nanoseconds(&mut now) })?;
         Ok(now)
     }
 

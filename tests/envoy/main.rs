@@ -3,10 +3,13 @@
 mod balances;
 mod callee;
 mod configuration;
+mod deadlines;
 mod grpc;
 mod hedges;
+mod holds;
 mod observe;
 mod request_alone;
+mod retry_after;
 mod stops;
 mod storms;
 mod workers;

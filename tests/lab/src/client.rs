@@ -3,11 +3,14 @@
 use crate::reply::field;
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use hyper::header::HeaderMap;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -15,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
 
 /// A request to be sent.
 #[derive(Clone, Debug)]
@@ -23,11 +27,13 @@ pub struct Request {
     path: String,
     headers: HeaderMap,
     body: Bytes,
+    /// The second half of the body leaves so much later.
+    pause: Option<Duration>,
 }
 
 impl Request {
     pub fn new(method: &str, path: impl Into<String>) -> Request {
-        Request { method: method.into(), path: path.into(), headers: HeaderMap::new(), body: Bytes::new() }
+        Request { method: method.into(), path: path.into(), headers: HeaderMap::new(), body: Bytes::new(), pause: None }
     }
 
     pub fn get(path: impl Into<String>) -> Request {
@@ -45,15 +51,37 @@ impl Request {
         self
     }
 
-    fn at(self, addr: SocketAddr) -> Result<hyper::Request<Full<Bytes>>> {
+    /// Sends the second half of the body so much later: a slow upload.
+    pub fn trickle(self, pause: Duration) -> Request {
+        Request { pause: Some(pause), ..self }
+    }
+
+    fn at(self, addr: SocketAddr) -> Result<hyper::Request<Body>> {
+        let body = match self.pause {
+            None => Full::new(self.body).boxed_unsync(),
+            Some(pause) => trickling(self.body, pause),
+        };
         let mut request = hyper::Request::builder()
             .method(self.method.as_str())
             .uri(format!("http://{addr}{}", self.path))
-            .body(Full::new(self.body))
+            .body(body)
             .context("a malformed request")?;
         request.headers_mut().extend(self.headers);
         Ok(request)
     }
+}
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+fn trickling(mut body: Bytes, pause: Duration) -> Body {
+    let first = body.split_to(body.len().div_ceil(2));
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        let _ = sender.send(Ok(Frame::data(first))).await;
+        tokio::time::sleep(pause).await;
+        let _ = sender.send(Ok(Frame::data(body))).await;
+    });
+    StreamBody::new(ReceiverStream::new(receiver)).boxed_unsync()
 }
 
 /// What came back.
@@ -132,7 +160,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client that keeps its connections open.
 #[derive(Clone)]
-pub struct Client(hyper_util::client::legacy::Client<HttpConnector, Full<Bytes>>);
+pub struct Client(hyper_util::client::legacy::Client<HttpConnector, Body>);
 
 impl Default for Client {
     fn default() -> Client {

@@ -1,0 +1,89 @@
+//! A logical request arrives: it is counted, and earns its share of a retry unless it is rejected. The same for each
+//! placement that sees it first.
+
+use super::deadlines;
+use super::decision::Verb;
+use super::judge::{Effect, Moment};
+use super::logical::{Logical, Outcome};
+use super::reply::{self, Refusal};
+use super::response;
+use super::root::Served;
+use super::vm::Vm;
+use crate::policy::bucket::Millitokens;
+use crate::policy::deadline::TimeLeft;
+use crate::policy::stop::Reason;
+use crate::policy::{DepositOn, Hold, wait};
+use crate::upstream::Record;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Let through; the record as it is then, where it was read.
+    Admitted(Option<Record>),
+    /// Answered here.
+    Rejected,
+}
+
+/// To be called while the request headers are at hand; `left` is the time that they leave.
+pub fn arrive(vm: &Vm, served: &Served, logical: &Logical, left: Option<TimeLeft>) -> Arrival {
+    let (policy, account, host) = (&served.policy, served.account(), vm.host());
+    let budget = &policy.budget;
+    served.upstream.metrics.requests.add(host, 1);
+    if let Some(left) = left {
+        vm.note_remaining(left.millis());
+        if left.is_expired() {
+            return too_late(vm, served, logical);
+        }
+    }
+    let earns = if budget.deposit_on == DepositOn::Request { budget.ratio } else { Millitokens::ZERO };
+    let rejects = policy.retry_after.hold == Hold::Requests;
+    if (earns == Millitokens::ZERO && !rejects) || account.is_known_at_rest(host, budget) {
+        return Arrival::Admitted(None);
+    }
+    let arrived = account.update(host, budget, |record, now| match record.held_at(now) {
+        Some(hold) if rejects => (None, Some((hold, now))),
+        _ => (Some(Record { bucket: record.bucket.deposit(budget, earns), ..record }), None),
+    });
+    let Ok((held, record)) = arrived else { return Arrival::Admitted(None) };
+    let Some((hold, now)) = held else { return Arrival::Admitted(Some(record)) };
+    match moment(vm, served, logical).reject(Reason::Hold, Some(record.bucket.tokens)) {
+        Effect::Go => Arrival::Admitted(Some(record)),
+        Effect::Stop(reason) => {
+            let left_ms = hold.until.millis_from(now);
+            reply::refuse(
+                host,
+                policy,
+                &Refusal {
+                    reason,
+                    grpc: logical.grpc.get(),
+                    status: hold.status,
+                    // The clock's last digits are as good as dice here.
+                    retry_after: Some(wait::retry_after_seconds(left_ms, now.0)),
+                },
+            );
+            Arrival::Rejected
+        }
+    }
+}
+
+/// There is no time left, or the upload took all of it: nobody waits for an answer. Earns nothing.
+pub fn too_late(vm: &Vm, served: &Served, logical: &Logical) -> Arrival {
+    match moment(vm, served, logical).reject(Reason::Deadline, None) {
+        Effect::Go => Arrival::Admitted(None),
+        Effect::Stop(_) => {
+            deadlines::refuse(vm, served, logical.grpc.get());
+            Arrival::Rejected
+        }
+    }
+}
+
+fn moment<'a>(vm: &'a Vm, served: &'a Served, logical: &'a Logical) -> Moment<'a> {
+    Moment { vm, served, logical, attempt: 1, outcome: Outcome::None, by: Verb::Reject }
+}
+
+/// The deposit of a logical request whose response was seen to its end, where only a success earns one.
+pub fn earn_by_success(vm: &Vm, served: &Served) {
+    if response::earns_by_success(vm, served) {
+        let budget = &served.policy.budget;
+        served.account().deposit(vm.host(), budget, budget.ratio);
+    }
+}

@@ -1,0 +1,55 @@
+//! What the headers of a request tell, read in one call while they are at hand.
+
+use super::deadlines;
+use super::reply;
+use super::root::Served;
+use super::vm::Vm;
+use crate::host::HeaderMap;
+use crate::policy::deadline::{Deadline, Format, TimeLeft, WallTime};
+
+const REQUEST_ID: &str = "x-request-id";
+/// A request id that a proxy makes has 36 bytes; one that a client brings may be of any length.
+const MAX_REQUEST_ID: usize = 128;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// x-request-id, cut to `MAX_REQUEST_ID`.
+    pub request_id: Option<Vec<u8>>,
+    /// `None`: the request has no deadline. Expired: it came too late.
+    pub left: Option<TimeLeft>,
+    pub grpc: bool,
+    /// `grpc-timeout` is there, and read: it is to be rewritten.
+    pub grpc_timeout: bool,
+}
+
+impl Head {
+    pub fn read(vm: &Vm, served: &Served) -> Self {
+        let Ok(headers) = vm.host.headers(HeaderMap::Request) else { return Self::default() };
+        let policy = &served.policy.deadline;
+        let request_id = headers.get(REQUEST_ID).map(cut);
+        let wall = policy.needs_wall_clock(headers.iter()).then(|| vm.host.wall_clock().ok().map(WallTime)).flatten();
+        let read = policy.read(headers.iter(), wall);
+        let accepted = |place: &usize| policy.accept.get(*place);
+        for malformed in read.malformed.iter().filter_map(accepted) {
+            vm.count_malformed(&malformed.header);
+        }
+        let grpc_timeout = read.present.iter().filter_map(accepted).any(|accept| accept.format == Format::Grpc);
+        let grpc = headers.get("content-type").is_some_and(reply::is_grpc_type);
+        Self { request_id, left: read.remaining, grpc, grpc_timeout }
+    }
+
+    /// The id alone.
+    pub fn request_id(vm: &Vm) -> Option<Vec<u8>> {
+        vm.host.header(HeaderMap::Request, REQUEST_ID).ok().flatten().map(|id| cut(&id))
+    }
+
+    /// The moment at which the time is over, if it is not over yet. One clock read, where there is a deadline.
+    pub fn deadline(&self, vm: &Vm) -> Option<Deadline> {
+        let left = self.left.filter(|left| !left.is_expired())?;
+        Some(Deadline::after(deadlines::now(vm.host())?, left))
+    }
+}
+
+fn cut(id: &[u8]) -> Vec<u8> {
+    id.get(..MAX_REQUEST_ID).unwrap_or(id).to_vec()
+}
