@@ -38,7 +38,9 @@ lint: ## Formatting, lints, and no panics in src/
 
 bench: build envoy ## What the filter costs, against a control in the same run
 	$(CARGO) build --locked --quiet --package lab --bin bench
-	@exec $(TARGET)/debug/bench
+	@$(TARGET)/debug/bench
+	CARGO_PROFILE_DEV_OPT_LEVEL=2 RETRY_AFTER_FUZZ_RUNS=10000000 \
+		$(CARGO) test --locked --test fuzz_retry_after -- --nocapture
 
 clean: ## Remove what was built and fetched
 	$(CARGO) clean

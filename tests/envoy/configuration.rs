@@ -12,7 +12,8 @@ async fn envoy_refuses_a_bad_policy_and_the_log_says_why() {
         (r#"{"budget":"#, &["line 1", "JSON"]),
         (r#"{"budget":{"ratio":-1}}"#, &["budget.ratio", "-1", "0", "10"]),
         (r#"{"mode":"enforce","mode":"off"}"#, &["mode"]),
-        (r#"{"retry_after":{"wait":true}}"#, &["retry_after"]),
+        (r#"{"retry_after":{"max":"60"}}"#, &["retry_after.max", "\"60\"", "1.5s"]),
+        (r#"{"deadline":{"accept":[{"header":"x","format":"minutes"}]}}"#, &["deadline.accept[0]", "epoch-ms"]),
     ] {
         let refusal =
             Envoy::start_expecting_refusal(&Config::load("two-placements.yaml").policy(policy)).await.unwrap();
@@ -96,4 +97,32 @@ async fn a_route_without_an_upstream_is_left_alone() {
     assert_eq!(Client::new().get(envoy.addr(), "/").await.unwrap().status, 418);
     let stats = envoy.stats().await.unwrap();
     assert_eq!((stats.counter(REQUESTS, &[]), stats.counter("retry_budget_host_errors_total", &[])), (0, 0));
+}
+
+/// The policies to begin with, as they are shipped.
+#[tokio::test(flavor = "multi_thread")]
+async fn shipped_policies_do_what_their_names_say() {
+    let policy = |name: &str| std::fs::read_to_string(format!("envoy/policies/{name}.json")).unwrap();
+    let origin = Origin::start(|_| lab::Reply::new(503).header("retry-after", "20")).await;
+    let start = async |name: &str| {
+        let config = Config::load("two-placements.yaml").upstream("orders", origin.addr()).policy(policy(name));
+        Envoy::start(&config).await.unwrap()
+    };
+    let get = async |envoy: &Envoy| Client::new().get(envoy.addr(), "/").await.unwrap();
+
+    // 20 s may become 30 s, past the route's 15 s: final, and new requests are held.
+    let envoy = start("retry-after").await;
+    assert_eq!(get(&envoy).await.header("x-retry-stop"), Some("deadline"));
+    assert_eq!(get(&envoy).await.header("x-retry-stop"), Some("hold"));
+    assert_eq!(origin.hits(), 1);
+
+    let envoy = start("deadlines").await;
+    get(&envoy).await;
+    let told: u64 = origin.calls()[1].header("x-request-deadline-ms").unwrap().parse().unwrap();
+    assert!((9000..=10_000).contains(&told), "{told}");
+
+    let envoy = start("careful-start").await;
+    assert_eq!(get(&envoy).await.header("x-retry-stop"), None);
+    let stats = envoy.stats().await.unwrap();
+    assert_eq!((stats.counter(crate::WOULD_STOP, &[]), stats.counter(STOPS, &[])), (1, 0));
 }

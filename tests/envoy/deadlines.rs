@@ -217,7 +217,7 @@ async fn grpc_is_cut_as_deadline_exceeded() {
         assert!(matches!(answer.code, Code::DeadlineExceeded | Code::Cancelled), "{file}: {:?}", answer.code);
         if file == "two-placements.yaml" {
             // A caller that waits longer than it says sees what the proxy answers.
-            let answer = client.check("", None, &[("grpc-timeout", "300m")]).await;
+            let answer = client.check("", None, &[(HEADER, "300")]).await;
             assert_eq!(answer.code, Code::DeadlineExceeded, "{file}");
             assert!((0.25..0.5).contains(&answer.latency.as_secs_f64()), "{:?}", answer.latency);
         }
