@@ -17,7 +17,7 @@ async fn a_hedge_without_a_token_does_not_disturb_the_attempt_in_flight() {
         let mut envoy = Envoy::start(&hedged(file, &origin, empty())).await.unwrap();
         let answer = Client::new().get(envoy.addr(), "/").await.unwrap();
         assert_eq!((answer.status, answer.text().as_str()), (200, "slow but good"), "{file}");
-        assert!((0.9..1.5).contains(&answer.latency.as_secs_f64()), "{file}: {:?}", answer.latency);
+        assert!((0.95..2.5).contains(&answer.latency.as_secs_f64()), "{file}: {:?}", answer.latency);
         assert_eq!((origin.hits(), count(&envoy, ATTEMPTS).await), (1, 1), "{file}");
         let stats = envoy.stats().await.unwrap();
         assert_eq!(stats.counter(STOPS, &stopped_for("budget")), 1, "{file}: one stop a request");
@@ -36,7 +36,7 @@ async fn a_parked_hedge_is_answered_when_the_last_attempt_in_flight_is_lost() {
             assert_eq!(answer.status, 503, "{file}");
             assert_eq!(answer.header("x-retry-stop"), Some("budget"), "{file}");
             assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{file}");
-            assert!((0.95..1.2).contains(&answer.latency.as_secs_f64()), "{file}: {:?}", answer.latency);
+            assert!((0.95..2.5).contains(&answer.latency.as_secs_f64()), "{file}: {:?}", answer.latency);
             assert_eq!(origin.hits(), round, "{file}");
             assert!(envoy.is_running());
         }
@@ -56,7 +56,7 @@ async fn a_failing_hedge_leaves_the_request_to_the_attempt_in_flight() {
         let envoy = Envoy::start(&hedged(file, &origin, one)).await.unwrap();
         let answer = Client::new().get(envoy.addr(), "/").await.unwrap();
         assert_eq!((answer.status, origin.hits()), (200, 2), "{file}");
-        assert!((0.9..1.5).contains(&answer.latency.as_secs_f64()), "{file}: {:?}", answer.latency);
+        assert!((0.95..2.5).contains(&answer.latency.as_secs_f64()), "{file}: {:?}", answer.latency);
     }
 }
 
@@ -68,7 +68,7 @@ async fn a_failing_attempt_ends_the_request_where_its_hedge_is_parked() {
         let answer = Client::new().get(envoy.addr(), "/").await.unwrap();
         assert_eq!((answer.status, answer.text().as_str(), origin.hits()), (503, "own words", 1), "{file}");
         assert_eq!(answer.header("x-retry-stop"), Some("budget"), "{file}");
-        assert!(answer.latency < Duration::from_millis(800), "{file}: {:?}", answer.latency);
+        assert!(answer.latency < Duration::from_secs(2), "{file}: {:?}", answer.latency);
         assert_eq!(count(&envoy, STOPS).await, 1, "{file}");
     }
 }
