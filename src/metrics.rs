@@ -16,6 +16,7 @@ const REJECTS: &str = "retry_budget_rejects_total";
 const WOULD_REJECT: &str = "retry_budget_would_reject_total";
 const MALFORMED: &str = "retry_budget_malformed_total";
 const DEADLINE_REMAINING: &str = "retry_budget_deadline_remaining_ms";
+const BREAKER_STATE: &str = "retry_budget_breaker_state";
 const HOLD_SECONDS: &str = "retry_budget_hold_seconds";
 /// Not for dashboards: how the success path knows that a record needs no change (see `store`). One a record.
 const AT_REST: &str = "retry_budget_at_rest";
@@ -152,6 +153,7 @@ pub fn deadline_remaining() -> Metric {
 pub struct RecordGauges {
     pub tokens: Metric,
     pub hold_seconds: Metric,
+    pub breaker_state: Metric,
     pub at_rest: Metric,
 }
 
@@ -161,6 +163,7 @@ impl RecordGauges {
         Self {
             tokens: Metric::gauge(&labels, TOKENS),
             hold_seconds: Metric::gauge(&labels, HOLD_SECONDS),
+            breaker_state: Metric::gauge(&labels, BREAKER_STATE),
             at_rest: Metric::gauge(&labels, if observed { OBSERVED_AT_REST } else { AT_REST }),
         }
     }

@@ -5,6 +5,7 @@ use crate::metrics::RecordGauges;
 use crate::policy::Budget;
 use crate::policy::bucket::{Bucket, Instant, Millitokens};
 use crate::upstream::Record;
+use std::cell::Cell;
 
 /// Every key of this module starts so: in Istio all modules of a proxy share one namespace.
 pub const PREFIX: &str = "retry_budget/";
@@ -30,6 +31,9 @@ impl From<HostError> for StoreError {
 pub struct Account {
     key: Vec<u8>,
     gauges: RecordGauges,
+    /// Calls that went well and are not in the record yet: they are gathered here and written with the next failure, or
+    /// on the tick, so that health costs no shared data.
+    good: Cell<u32>,
 }
 
 impl Account {
@@ -38,7 +42,7 @@ impl Account {
         let mut key = PREFIX.as_bytes().to_vec();
         key.extend_from_slice(if observed { b"observe/" } else { b"enforce/" });
         key.extend_from_slice(upstream);
-        Self { key, gauges: RecordGauges::new(upstream, observed) }
+        Self { key, gauges: RecordGauges::new(upstream, observed), good: Cell::new(0) }
     }
 
     /// Changes the record in one atomic step. `change` sees it brought up to the present moment, which it gets too, and
@@ -63,7 +67,9 @@ impl Account {
             let adopted = old.is_none_or(|old| old.bucket.per_second != present.bucket.per_second);
             let after = written.unwrap_or(present);
             let rests = after.is_at_rest(budget)
-                && old.is_some_and(|old| old.bucket.tokens == after.bucket.tokens && old.hold.is_none());
+                && old.is_some_and(|old| {
+                    Record { bucket: after.bucket, ..old } == after && old.bucket.tokens == after.bucket.tokens
+                });
             let write = (written.is_some() && !rests) || adopted;
             if !write || host.set_shared(&self.key, &after.to_bytes(), cas)? {
                 if write || rests {
@@ -102,6 +108,16 @@ impl Account {
         self.transfer(host, budget, |bucket| bucket.charge(budget, retries));
     }
 
+    /// One more call went well.
+    pub fn gather_good(&self) {
+        self.good.set(self.good.get().saturating_add(1));
+    }
+
+    /// Those gathered since the last time.
+    pub fn take_good(&self) -> u32 {
+        self.good.take()
+    }
+
     /// The record as it is now.
     pub fn look(&self, host: &dyn Host, budget: &Budget) -> Result<Record, StoreError> {
         self.update(host, budget, |_, _| (None, ())).map(|((), record)| record)
@@ -127,6 +143,7 @@ impl Account {
     fn publish(&self, host: &dyn Host, budget: &Budget, record: Record, now: Instant) {
         self.gauges.tokens.set(host, record.bucket.tokens.whole());
         self.gauges.hold_seconds.set(host, record.hold.map_or(0, |hold| hold.until.seconds_from(now)));
+        self.gauges.breaker_state.set(host, record.breaker.shown(now));
         self.gauges.at_rest.set(host, if record.is_at_rest(budget) { rest_mark(budget) } else { 0 });
     }
 

@@ -9,7 +9,8 @@ use super::reply::{self, Refusal};
 use super::response;
 use super::root::Served;
 use super::vm::Vm;
-use crate::policy::bucket::Millitokens;
+use crate::policy::breaker::Admission;
+use crate::policy::bucket::{Instant, Millitokens};
 use crate::policy::deadline::TimeLeft;
 use crate::policy::stop::Reason;
 use crate::policy::{DepositOn, Hold, wait};
@@ -35,34 +36,59 @@ pub fn arrive(vm: &Vm, served: &Served, logical: &Logical, left: Option<TimeLeft
         }
     }
     let earns = if budget.deposit_on == DepositOn::Request { budget.ratio } else { Millitokens::ZERO };
-    let rejects = policy.retry_after.hold == Hold::Requests;
-    if (earns == Millitokens::ZERO && !rejects) || account.is_known_at_rest(host, budget) {
+    let holds = policy.retry_after.hold == Hold::Requests;
+    let changes = earns > Millitokens::ZERO || holds || policy.breaker.is_some();
+    if !changes || account.is_known_at_rest(host, budget) {
         return Arrival::Admitted(None);
     }
-    let arrived = account.update(host, budget, |record, now| match record.held_at(now) {
-        Some(hold) if rejects => (None, Some((hold, now))),
-        _ => (Some(Record { bucket: record.bucket.deposit(budget, earns), ..record }), None),
+    let arrived = account.update(host, budget, |record, now| {
+        if let Some(hold) = record.held_at(now).filter(|_| holds) {
+            return (None, Gate::Shut { reason: Reason::Hold, status: hold.status, until: hold.until, now });
+        }
+        let mut after = Record { bucket: record.bucket.deposit(budget, earns), ..record };
+        let hold = record.hold.map(|hold| hold.until);
+        match policy.breaker.as_ref().map(|breaker| record.breaker.admit(breaker, hold, now)) {
+            Some(Admission::Refuse { until }) => {
+                let (reason, status) = (Reason::Breaker, Reason::Breaker.http_status());
+                (None, Gate::Shut { reason, status, until, now })
+            }
+            Some(Admission::Probe(probing)) => {
+                after.breaker = probing;
+                (Some(after), Gate::Probe)
+            }
+            Some(Admission::Pass) | None => (Some(after), Gate::Open),
+        }
     });
-    let Ok((held, record)) = arrived else { return Arrival::Admitted(None) };
-    let Some((hold, now)) = held else { return Arrival::Admitted(Some(record)) };
-    match moment(vm, served, logical).reject(Reason::Hold, Some(record.bucket.tokens)) {
+    let Ok((gate, record)) = arrived else { return Arrival::Admitted(None) };
+    let Gate::Shut { reason, status, until, now } = gate else {
+        logical.probe.set(gate == Gate::Probe);
+        return Arrival::Admitted(Some(record));
+    };
+    match moment(vm, served, logical).reject(reason, Some(record.bucket.tokens)) {
         Effect::Go => Arrival::Admitted(Some(record)),
         Effect::Stop(reason) => {
-            let left_ms = hold.until.millis_from(now);
-            reply::refuse(
-                host,
-                policy,
-                &Refusal {
-                    reason,
-                    grpc: logical.grpc.get(),
-                    status: hold.status,
-                    // The clock's last digits are as good as dice here.
-                    retry_after: Some(wait::retry_after_seconds(left_ms, now.0)),
-                },
-            );
+            let grpc = logical.grpc.get();
+            // The clock's last digits are as good as dice here.
+            let retry_after = Some(wait::retry_after_seconds(until.millis_from(now), now.0));
+            logical.decided.set(true);
+            reply::refuse(host, policy, &Refusal { reason, grpc, status, retry_after });
             Arrival::Rejected
         }
     }
+}
+
+/// Whether a request may go on to the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// As a probe of the half-open breaker.
+    Probe,
+    Shut {
+        reason: Reason,
+        status: u16,
+        until: Instant,
+        now: Instant,
+    },
 }
 
 /// There is no time left, or the upload took all of it: nobody waits for an answer. Earns nothing.
@@ -70,6 +96,7 @@ pub fn too_late(vm: &Vm, served: &Served, logical: &Logical) -> Arrival {
     match moment(vm, served, logical).reject(Reason::Deadline, None) {
         Effect::Go => Arrival::Admitted(None),
         Effect::Stop(_) => {
+            logical.decided.set(true);
             deadlines::refuse(vm, served, logical.grpc.get());
             Arrival::Rejected
         }

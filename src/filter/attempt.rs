@@ -7,7 +7,7 @@ use super::arrival::{self, Arrival, arrive};
 use super::deadlines;
 use super::decision::Verb;
 use super::head::Head;
-use super::judge::{self, Allowed, Answer, Effect, Moment, ask};
+use super::judge::{self, Allowed, Answer, Effect, Moment, News, ask};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::parked::Parked;
 use super::reply::{self, Refusal};
@@ -17,7 +17,10 @@ use super::stream::{Flow, attempt_count};
 use super::vm::Vm;
 use crate::host::ContextId;
 use crate::policy::Mode;
+use crate::policy::breaker::Call;
+use crate::policy::bucket::Instant;
 use crate::policy::deadline::{Deadline, TimeLeft};
+use crate::policy::outcome::Status;
 use crate::policy::retry_after::Hint;
 use crate::policy::stop::{Reason, Retry};
 use std::rc::Rc;
@@ -35,6 +38,9 @@ pub struct Attempt {
     reserved: bool,
     /// When the time of the request is over, where a rule asks for it and it is known.
     ends: Option<Deadline>,
+    /// When it set out, where slow calls count as failures.
+    started: Option<Instant>,
+    slow: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,7 +86,8 @@ impl Attempt {
         read_request_id(&vm, &logical, number);
         let ends = logical.deadline.get().or_else(|| deadlines::told_by_router(vm.host(), &served));
         let (unlinked, state) = (first_sight, State::InFlight);
-        let mut attempt = Self { vm, served, logical, context, number, state, unlinked, reserved: false, ends };
+        let (reserved, started, slow) = (false, None, false);
+        let mut attempt = Self { vm, served, logical, context, number, state, unlinked, reserved, ends, started, slow };
         if attempt.take_up(left) == Arrival::Rejected {
             attempt.state = State::Refused;
             return (attempt, Flow::Pause);
@@ -121,7 +128,15 @@ impl Attempt {
         if let Some(left) = left {
             deadlines::tell_upstream(host, &self.served, logical, left);
         }
+        if self.slow_call().is_some() {
+            self.started = deadlines::now(host);
+        }
         Flow::Continue
+    }
+
+    /// Milliseconds to the response headers from which on a call counts as failed.
+    fn slow_call(&self) -> Option<u64> {
+        self.served.policy.breaker.as_ref()?.slow_call
     }
 
     /// The upload is over. With a request placement it is that one's to say that it took too long.
@@ -136,6 +151,7 @@ impl Attempt {
         }
         logical.live.set(logical.live.get().saturating_sub(1));
         self.state = State::Refused;
+        self.give_up_probe();
         Flow::Pause
     }
 
@@ -152,9 +168,19 @@ impl Attempt {
         }
         let by = if logical.live.get() > 0 { Verb::Park } else { Verb::Stop };
         let (moment, paid) = (self.moment(by), reservation.is_some());
-        let retry = Retry { hint: Hint::default(), not_before: logical.not_before.get(), ends: self.ends, paid };
-        match ask(&self.vm, &self.served, &retry, Outcome::None) {
-            Answer::Allowed(Allowed { tokens, .. }) => {
+        let retry = Retry {
+            deferred: logical.deferred.get(),
+            // A refused connection has carried nothing. A response let it pass already, or was not asked.
+            repeatable: logical.repeatable.get() || paid || logical.last.get() == Outcome::ConnectFailure,
+            not_before: logical.not_before.get(),
+            ends: self.ends,
+            paid,
+            starts: true,
+            ..Retry::default()
+        };
+        match ask(&self.vm, &self.served, &retry, &News::default()) {
+            Answer::Allowed(Allowed { tokens, probe, .. }) => {
+                logical.probe.set(logical.probe.get() || probe);
                 if !paid {
                     moment.allow(tokens);
                 }
@@ -196,8 +222,10 @@ impl Attempt {
             return;
         }
         let Some((headers, status)) = response::read(&self.vm) else { return };
+        self.slow = self.is_slow();
         if !self.served.policy.retriable.is_failing(status) {
             self.state = State::Answered;
+            self.logical.decided.set(true);
             return;
         }
         self.state = State::Failing;
@@ -207,18 +235,27 @@ impl Attempt {
             return;
         }
         let hint = response::hint(&self.vm, &self.served, &headers, status);
-        let retry = Retry { hint, not_before: None, ends: self.ends, paid: false };
+        let failed = self.slow || status.is_upstream_failure();
+        let call = Some(if failed { Call::Failed } else { Call::Good });
+        let news = News { hint: Some((status, hint)), call, probe: logical.probe.take() };
         let in_flight = logical.live.get() > 1;
-        let stop = if in_flight || logical.parked.get() > 0 {
-            judge::hold(&self.vm, &self.served, &retry, Outcome::Response(status));
-            if in_flight {
-                // A mark would end the request with this failure; the other one may do better.
-                return;
-            }
+        if in_flight || logical.parked.get() > 0 {
+            judge::tell(&self.vm, &self.served, &news);
+        }
+        if in_flight {
+            // A mark would end the request with this failure; the other one may do better.
+            return;
+        }
+        let stopped_below = headers.get(reply::RETRY_STOP).is_some();
+        if !self.served.policy.honor.0 && self.served.policy.mode == Mode::Enforce {
+            reply::unmark(self.vm.host());
+        }
+        let stop = if logical.parked.get() > 0 {
             // The stop is counted; what is left to do is to keep the router from going on.
             Effect::Stop(logical.parked_for.get().unwrap_or(Reason::Budget))
         } else {
-            self.judge(&retry)
+            let (deferred, repeatable, ends) = (logical.deferred.get(), logical.repeatable.get(), self.ends);
+            self.judge(&Retry { deferred, stopped_below, repeatable, hint, ends, ..Retry::default() }, &news)
         };
         if let Effect::Stop(reason) = stop {
             self.logical.marked.set(true);
@@ -226,11 +263,17 @@ impl Attempt {
         }
     }
 
+    /// The response headers are there: did they take too long?
+    fn is_slow(&self) -> bool {
+        let (Some(started), Some(limit)) = (self.started, self.slow_call()) else { return false };
+        deadlines::now(self.vm.host()).is_some_and(|now| now > started.plus_millis(limit))
+    }
+
     /// The router may be about to retry: a token is set aside, or it must not.
-    fn judge(&mut self, retry: &Retry) -> Effect {
+    fn judge(&mut self, retry: &Retry, news: &News) -> Effect {
         let moment = self.moment(Verb::Stop);
-        match ask(&self.vm, &self.served, retry, self.logical.last.get()) {
-            Answer::Allowed(Allowed { paid, tokens, wait }) => {
+        match ask(&self.vm, &self.served, retry, news) {
+            Answer::Allowed(Allowed { paid, tokens, wait, .. }) => {
                 moment.allow(tokens);
                 if paid {
                     self.logical.reservation.set(Some(Rc::clone(&self.served)));
@@ -266,17 +309,18 @@ impl Attempt {
                 logical.live.set(logical.live.get().saturating_sub(1));
             }
         }
-        if self.state == State::Answered {
-            if complete && logical.seen_by == SeenBy::Attempt {
-                arrival::earn_by_success(vm, &self.served);
+        match self.state {
+            State::Answered => {
+                self.conclude_answered(complete);
+                return;
             }
-            return;
-        }
-        if self.state == State::InFlight {
-            logical.last.set(ended_without_response(vm));
-            if logical.live.get() == 0 && logical.parked.get() > 0 {
-                vm.parked.release(vm, logical.id);
+            State::InFlight => {
+                self.conclude_unanswered();
+                if logical.live.get() == 0 && logical.parked.get() > 0 {
+                    vm.parked.release(vm, logical.id);
+                }
             }
+            _ => {}
         }
         let handed_down = self.state == State::Failing && response::was_handed_down(vm);
         if self.reserved && (handed_down || logical.ended.get()) {
@@ -286,6 +330,42 @@ impl Attempt {
             // Nothing of this request stays here until the next attempt: the link remembers it.
             let _ = vm.host.set_property(LINK, &logical.link(logical.has_reservation()));
         }
+    }
+
+    /// The end of a response that is no failure by its headers.
+    fn conclude_answered(&self, complete: bool) {
+        let Self { vm, served, logical, .. } = self;
+        if complete && logical.seen_by == SeenBy::Attempt {
+            arrival::earn_by_success(vm, served);
+        }
+        if served.policy.breaker.is_none() {
+            return;
+        }
+        let in_trailers = || logical.grpc.get() && response::grpc_status(vm).is_some_and(is_failure);
+        if complete && !self.slow && !in_trailers() {
+            judge::went_well(vm, served, logical);
+        } else {
+            let call = (complete || !response::was_cancelled(vm)).then_some(Call::Failed);
+            judge::tell(vm, served, &News { call, probe: logical.probe.take(), hint: None });
+        }
+    }
+
+    /// It has ended without a response: reset, refused, timed out, or nobody waits for it any more.
+    fn conclude_unanswered(&self) {
+        let Self { vm, served, logical, .. } = self;
+        logical.last.set(ended_without_response(vm));
+        if served.policy.breaker.is_none() {
+            return;
+        }
+        let failed = !logical.decided.get() && !response::was_cancelled(vm) && !response::was_overflow(vm);
+        let call = failed.then_some(Call::Failed);
+        judge::tell(vm, served, &News { call, probe: logical.probe.take(), hint: None });
+    }
+
+    /// A probe that has learnt nothing.
+    fn give_up_probe(&self) {
+        let probe = self.logical.probe.take();
+        judge::tell(&self.vm, &self.served, &News { probe, ..News::default() });
     }
 
     /// Whether this stream was taken for an attempt and is none.
@@ -304,15 +384,20 @@ impl Attempt {
 }
 
 fn ended_without_response(vm: &Vm) -> Outcome {
-    match vm.host.property("upstream\0transport_failure_reason") {
+    match vm.host.property(response::TRANSPORT_FAILURE) {
         Ok(Some(reason)) if !reason.is_empty() => Outcome::ConnectFailure,
         _ => Outcome::Reset,
     }
 }
 
+fn is_failure(grpc: u8) -> bool {
+    Status { http: 200, grpc: Some(grpc) }.is_upstream_failure()
+}
+
 /// Reads what the request headers tell, at their first sight.
 fn read_head(vm: &Vm, served: &Served, logical: &Logical) -> Option<TimeLeft> {
     let head = Head::read(vm, served);
+    head.tell_owner(vm, served);
     let (left, deadline) = (head.left, head.deadline(vm));
     logical.keep(head, deadline);
     left

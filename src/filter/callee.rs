@@ -8,7 +8,7 @@ use super::arrival::{self, Arrival, arrive};
 use super::deadlines;
 use super::decision::Verb;
 use super::head::Head;
-use super::judge::{self, Allowed, Answer, Effect, Moment, ask};
+use super::judge::{self, Allowed, Answer, Effect, Moment, News, ask};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::reply::{self, Refusal};
 use super::response;
@@ -17,6 +17,7 @@ use super::stream::Flow;
 use super::vm::Vm;
 use crate::host::HeaderMap;
 use crate::policy::Mode;
+use crate::policy::breaker::Call;
 use crate::policy::deadline::TimeLeft;
 use crate::policy::stop::{Retry, Verdict, decide};
 use std::rc::Rc;
@@ -88,8 +89,10 @@ impl Callee {
     }
 
     fn admit(&self) -> Effect {
-        match ask(&self.vm, &self.served, &Retry::default(), Outcome::None) {
-            Answer::Allowed(Allowed { tokens, .. }) => {
+        let retry = Retry { starts: true, ..Retry::default() };
+        match ask(&self.vm, &self.served, &retry, &News::default()) {
+            Answer::Allowed(Allowed { tokens, probe, .. }) => {
+                self.logical.probe.set(probe);
                 self.moment(Outcome::None).allow(tokens);
                 Effect::Go
             }
@@ -106,14 +109,21 @@ impl Callee {
         if self.refused || self.logical.would_have_ended.get() {
             return;
         }
-        let Some((headers, status)) = response::read(&self.vm) else { return };
-        let Served { policy, .. } = &*self.served;
-        if !policy.retriable.is_failing(status) {
+        let Self { vm, served, logical, .. } = self;
+        let Some((headers, status)) = response::read(vm) else { return };
+        let policy = &served.policy;
+        let failing = policy.retriable.is_failing(status);
+        let call = if policy.breaker.is_some() { response::judged_call(vm, status) } else { None };
+        if call == Some(Call::Good) && !failing {
+            judge::went_well(vm, served, logical);
+            return;
+        }
+        let hint = failing.then(|| (status, response::hint(vm, served, &headers, status)));
+        judge::tell(vm, served, &News { hint, call, probe: logical.probe.take() });
+        if !failing {
             return;
         }
         let outcome = Outcome::Response(status);
-        let hint = response::hint(&self.vm, &self.served, &headers, status);
-        judge::hold(&self.vm, &self.served, &Retry { hint, ..Retry::default() }, outcome);
         // Would a retry be refused if it came now? Its own token it withdraws when it comes.
         let looked = self.served.account().update(self.vm.host(), &policy.budget, |record, now| {
             (None, decide(policy, &Retry::default(), record, now))
@@ -126,6 +136,10 @@ impl Callee {
     }
 
     pub fn on_done(self, complete: bool) {
+        if self.logical.probe.take() {
+            // Let through as a probe, and nobody heard of it again.
+            judge::tell(&self.vm, &self.served, &News { probe: true, ..News::default() });
+        }
         if complete && self.attempt == 1 && !self.refused {
             arrival::earn_by_success(&self.vm, &self.served);
         }

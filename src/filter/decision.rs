@@ -1,5 +1,6 @@
 //! What was decided, as one JSON object: a log line, and the filter state that access logs show.
 
+use super::deadlines;
 use super::logical::{Logical, Outcome};
 use super::root::Served;
 use super::vm::Vm;
@@ -46,7 +47,13 @@ pub struct Decision {
 const FILTER_STATE: &str = "retry_budget";
 
 pub fn report(vm: &Vm, served: &Served, logical: &Logical, decision: &Decision) {
-    let json = render(&served.upstream.name, logical.request_id.get().map(Vec::as_slice), decision);
+    let json = render(
+        &served.upstream.name,
+        logical.request_id.get(),
+        logical.owner.get(),
+        remaining_ms(vm, logical),
+        decision,
+    );
     let _ = vm.host.set_property(FILTER_STATE, json.as_bytes());
     let log = match served.policy.log {
         LogDecisions::All => true,
@@ -58,7 +65,19 @@ pub fn report(vm: &Vm, served: &Served, logical: &Logical, decision: &Decision) 
     }
 }
 
-fn render(upstream: &[u8], id: Option<&[u8]>, d: &Decision) -> String {
+/// Read only where something was decided.
+fn remaining_ms(vm: &Vm, logical: &Logical) -> Option<u64> {
+    let deadline = logical.deadline.get()?;
+    Some(deadline.remaining(deadlines::now(vm.host())?).millis())
+}
+
+fn render(
+    upstream: &[u8],
+    id: Option<&Vec<u8>>,
+    owner: Option<&Vec<u8>>,
+    remaining_ms: Option<u64>,
+    d: &Decision,
+) -> String {
     let text = |bytes: Option<&[u8]>| {
         bytes.map_or_else(
             || "null".to_owned(),
@@ -75,11 +94,13 @@ fn render(upstream: &[u8], id: Option<&[u8]>, d: &Decision) -> String {
     // Writing to a String cannot fail.
     let _ = write!(
         json,
-        r#"{{"logical_id":{},"upstream":{},"attempt":{},"owner":null,"outcome":{outcome},"decision":"{}","reason":{reason},"tokens":{tokens},"remaining_ms":null}}"#,
-        text(id),
+        r#"{{"logical_id":{},"upstream":{},"attempt":{},"owner":{},"outcome":{outcome},"decision":"{}","reason":{reason},"tokens":{tokens},"remaining_ms":{}}}"#,
+        text(id.map(Vec::as_slice)),
         text(Some(upstream)),
         d.attempt,
+        text(owner.map(Vec::as_slice)),
         d.verb.name(),
+        remaining_ms.map_or_else(|| "null".to_owned(), |ms| ms.to_string()),
     );
     json
 }
@@ -99,10 +120,11 @@ mod tests {
             tokens: Some(Millitokens(-250)),
         };
         let json: serde_json::Value =
-            serde_json::from_str(&render(b"a\"b\n\xff", Some(b"\x00id"), &decision)).expect("JSON");
+            serde_json::from_str(&render(b"a\"b\n\xff", Some(&b"\x00id".to_vec()), None, Some(7), &decision))
+                .expect("JSON");
         assert_eq!(json["upstream"], "a\"b\n\u{fffd}");
         assert_eq!(json["outcome"], "grpc-14");
         assert_eq!(json["tokens"], -0.25);
-        assert_eq!(json["remaining_ms"], serde_json::Value::Null);
+        assert_eq!((&json["remaining_ms"], &json["owner"]), (&7.into(), &serde_json::Value::Null));
     }
 }

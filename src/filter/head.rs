@@ -5,8 +5,10 @@ use super::reply;
 use super::root::Served;
 use super::vm::Vm;
 use crate::host::HeaderMap;
+use crate::policy::Mode;
 use crate::policy::deadline::{Deadline, Format, TimeLeft, WallTime};
 
+const OWNER: &str = "x-retry-owner";
 const REQUEST_ID: &str = "x-request-id";
 /// A request id that a proxy makes has 36 bytes; one that a client brings may be of any length.
 const MAX_REQUEST_ID: usize = 128;
@@ -18,13 +20,24 @@ pub struct Head {
     /// `None`: the request has no deadline. Expired: it came too late.
     pub left: Option<TimeLeft>,
     pub grpc: bool,
+    /// It may be repeated though its outcome is unknown: by its method, by a key that it brings, or as gRPC.
+    pub repeatable: bool,
+    /// Who owns its retries: as it says, else as this policy says. Cut like the id.
+    pub owner: Option<Vec<u8>>,
+    /// It says nothing of an owner, and is to say this policy's.
+    pub unowned: bool,
+    /// It names another owner, and this policy leaves it to that one.
+    pub deferred: bool,
     /// `grpc-timeout` is there, and read: it is to be rewritten.
     pub grpc_timeout: bool,
 }
 
 impl Head {
     pub fn read(vm: &Vm, served: &Served) -> Self {
-        let Ok(headers) = vm.host.headers(HeaderMap::Request) else { return Self::default() };
+        // Unread, it is as any other request: what is not known stops nothing.
+        let Ok(headers) = vm.host.headers(HeaderMap::Request) else {
+            return Self { repeatable: true, ..Self::default() };
+        };
         let policy = &served.policy.deadline;
         let request_id = headers.get(REQUEST_ID).map(cut);
         let wall = policy.needs_wall_clock(headers.iter()).then(|| vm.host.wall_clock().ok().map(WallTime)).flatten();
@@ -35,7 +48,36 @@ impl Head {
         }
         let grpc_timeout = read.present.iter().filter_map(accepted).any(|accept| accept.format == Format::Grpc);
         let grpc = headers.get("content-type").is_some_and(reply::is_grpc_type);
-        Self { request_id, left: read.remaining, grpc, grpc_timeout }
+        let idempotency = &served.policy.idempotency;
+        let method = headers.get(":method").unwrap_or_default();
+        let repeatable = idempotency.methods.iter().any(|m| m.as_bytes() == method)
+            || idempotency.key_headers.iter().any(|name| headers.get(name).is_some())
+            || (grpc && idempotency.grpc);
+        let policy = &served.policy.owner;
+        let own = policy.name.as_deref().map(str::as_bytes);
+        let named = headers.get(OWNER);
+        let deferred = policy.defer && named.is_some() && named != own;
+        let owner = named.or(own).map(cut);
+        Self {
+            request_id,
+            left: read.remaining,
+            grpc,
+            repeatable,
+            owner,
+            unowned: named.is_none(),
+            deferred,
+            grpc_timeout,
+        }
+    }
+
+    /// Tells the upstream who owns the retries, where the request does not.
+    pub fn tell_owner(&self, vm: &Vm, served: &Served) {
+        if let Some(name) = &served.policy.owner.name
+            && self.unowned
+            && served.policy.mode == Mode::Enforce
+        {
+            let _ = vm.host.set_header(HeaderMap::Request, OWNER, name);
+        }
     }
 
     /// The id alone.

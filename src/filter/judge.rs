@@ -4,11 +4,14 @@ use super::decision::{Decision, Verb, report};
 use super::logical::{Logical, Outcome};
 use super::root::Served;
 use super::vm::Vm;
+use crate::policy::breaker::Call;
 use crate::policy::bucket::{Instant, Millitokens};
+use crate::policy::outcome::Status;
+use crate::policy::retry_after::Hint;
 use crate::policy::stop::{Reason, Retry, Verdict, decide};
-use crate::policy::{Mode, wait};
+use crate::policy::{Mode, Policy, wait};
 use crate::store::StoreError;
-use crate::upstream::Hold;
+use crate::upstream::{Hold, Record};
 
 /// An answer with the balance after it, where it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,27 +27,56 @@ pub struct Allowed {
     pub tokens: Option<Millitokens>,
     /// So many seconds later, counted from this moment.
     pub wait: Option<(u64, Instant)>,
+    /// It is a probe of the half-open breaker.
+    pub probe: bool,
 }
 
-/// May one more attempt be made? If so, its token is withdrawn. What the response at hand asks of everybody is written
-/// into the record in the same step.
-pub fn ask(vm: &Vm, served: &Served, retry: &Retry, outcome: Outcome) -> Answer {
-    let policy = &served.policy;
-    let asked = served.account().update(vm.host(), &policy.budget, |record, now| {
-        let held = match hold_of(served, retry, outcome) {
-            Some((ms, status)) => record.hold(Hold { until: now.plus_millis(ms), status }),
-            None => record,
-        };
-        match decide(policy, retry, held, now) {
-            Verdict::Allow { record: after, wait_seconds } => {
-                ((after != record).then_some(after), Ok(wait_seconds.map(|seconds| (seconds, now))))
+/// What an attempt has told of the upstream, for everybody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// The status of a failing response and what it asks for.
+    pub hint: Option<(Status, Hint)>,
+    pub call: Option<Call>,
+    /// The attempt was a probe, and gives its place back.
+    pub probe: bool,
+}
+
+impl News {
+    /// The record with the news in it.
+    fn write(&self, policy: &Policy, good: u32, record: Record, now: Instant) -> Record {
+        let mut record = record;
+        if let Some((ms, status)) = self.hint.and_then(|(status, hint)| wait::hold(&policy.retry_after, status, hint)) {
+            record = record.hold(Hold { until: now.plus_millis(ms), status });
+        }
+        if let Some(breaker) = &policy.breaker {
+            record.breaker = record.breaker.note(breaker, good, 0, now);
+            record.breaker = match (self.probe, self.call) {
+                (true, call) => record.breaker.conclude(breaker, call, now),
+                (false, Some(Call::Failed)) => record.breaker.note(breaker, 0, 1, now),
+                (false, Some(Call::Good)) => record.breaker.note(breaker, 1, 0, now),
+                (false, None) => record.breaker,
+            };
+        }
+        record
+    }
+}
+
+/// May one more attempt be made? If so, its token is withdrawn. The news are written in the same step.
+pub fn ask(vm: &Vm, served: &Served, retry: &Retry, news: &News) -> Answer {
+    let (policy, account) = (&served.policy, served.account());
+    let good = account.take_good();
+    let asked = account.update(vm.host(), &policy.budget, |record, now| {
+        let told = news.write(policy, good, record, now);
+        match decide(policy, retry, told, now) {
+            Verdict::Allow { record: after, wait_seconds, probe } => {
+                ((after != record).then_some(after), Ok((wait_seconds.map(|seconds| (seconds, now)), probe)))
             }
-            Verdict::Stop(reason) => ((held != record).then_some(held), Err(reason)),
+            Verdict::Stop(reason) => ((told != record).then_some(told), Err(reason)),
         }
     });
     match asked {
-        Ok((Ok(wait), record)) => {
-            Answer::Allowed(Allowed { paid: !retry.paid, tokens: Some(record.bucket.tokens), wait })
+        Ok((Ok((wait, probe)), record)) => {
+            Answer::Allowed(Allowed { paid: !retry.paid, tokens: Some(record.bucket.tokens), wait, probe })
         }
         Ok((Err(reason), record)) => Answer::Stopped(reason, Some(record.bucket.tokens)),
         Err(StoreError::Contended) => Answer::Stopped(Reason::Budget, None),
@@ -52,20 +84,32 @@ pub fn ask(vm: &Vm, served: &Served, retry: &Retry, outcome: Outcome) -> Answer 
     }
 }
 
-/// Writes what a response asks of everybody, without a question.
-pub fn hold(vm: &Vm, served: &Served, retry: &Retry, outcome: Outcome) {
-    if let Some((ms, status)) = hold_of(served, retry, outcome) {
-        // A host that refuses is counted; the request goes on.
-        let _ = served.account().update(vm.host(), &served.policy.budget, |record, now| {
-            (Some(record.hold(Hold { until: now.plus_millis(ms), status })), ())
-        });
+/// Writes the news, without a question.
+pub fn tell(vm: &Vm, served: &Served, news: &News) {
+    let (policy, account) = (&served.policy, served.account());
+    let holds = news.hint.is_some_and(|(status, hint)| wait::hold(&policy.retry_after, status, hint).is_some());
+    let counts = policy.breaker.is_some() && (news.call.is_some() || news.probe);
+    if !holds && !counts {
+        return;
     }
+    let good = account.take_good();
+    // A host that refuses is counted; the request goes on.
+    let _ = account.update(vm.host(), &policy.budget, |record, now| {
+        let told = news.write(policy, good, record, now);
+        ((told != record).then_some(told), ())
+    });
 }
 
-fn hold_of(served: &Served, retry: &Retry, outcome: Outcome) -> Option<(u64, u16)> {
-    match outcome {
-        Outcome::Response(status) => wait::hold(&served.policy.retry_after, status, retry.hint),
-        _ => None,
+/// A call went well. In health this touches nothing that is shared.
+pub fn went_well(vm: &Vm, served: &Served, logical: &Logical) {
+    let Some(breaker) = &served.policy.breaker else { return };
+    let account = served.account();
+    let probe = logical.probe.take();
+    if probe || (breaker.consecutive_failures.is_some() && !account.is_known_at_rest(vm.host(), &served.policy.budget))
+    {
+        tell(vm, served, &News { call: Some(Call::Good), probe, ..News::default() });
+    } else if breaker.failure_ratio.is_some() {
+        account.gather_good();
     }
 }
 

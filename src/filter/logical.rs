@@ -73,6 +73,17 @@ pub struct Logical {
     pub grpc: Cell<bool>,
     /// The request brought a `grpc-timeout`.
     pub grpc_timeout: Cell<bool>,
+    /// It may be repeated though its outcome is unknown.
+    pub repeatable: Cell<bool>,
+    /// Its retries are another layer's.
+    pub deferred: Cell<bool>,
+    /// Who owns its retries, where anybody says so.
+    pub owner: OnceCell<Vec<u8>>,
+    /// It has taken a place of the half-open breaker, and has not told how it went.
+    pub probe: Cell<bool>,
+    /// One of its attempts has been answered, or this filter has answered it: what becomes of the others tells nothing
+    /// of the upstream.
+    pub decided: Cell<bool>,
     /// As the request headers told it: later they cannot be read.
     pub request_id: OnceCell<Vec<u8>>,
     registry: Weak<Registry>,
@@ -85,6 +96,8 @@ const RESERVED: u8 = 1;
 const WOULD_HAVE_ENDED: u8 = 2;
 const GRPC: u8 = 4;
 const GRPC_TIMEOUT: u8 = 8;
+const DEFERRED: u8 = 16;
+const UNREPEATABLE: u8 = 32;
 const NO_GRPC_STATUS: u8 = u8::MAX;
 
 impl Logical {
@@ -94,6 +107,8 @@ impl Logical {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(reserved, RESERVED)
             | flag(self.would_have_ended.get(), WOULD_HAVE_ENDED)
+            | flag(self.deferred.get(), DEFERRED)
+            | flag(!self.repeatable.get(), UNREPEATABLE)
             | flag(self.grpc.get(), GRPC)
             | flag(self.grpc_timeout.get(), GRPC_TIMEOUT);
         let (outcome, status) = match self.last.get() {
@@ -117,6 +132,8 @@ impl Logical {
         let Some(([flags, outcome, low, high, grpc], moments)) = remembered.split_first_chunk::<5>() else { return };
         let flag = |flag: u8| flags & flag != 0;
         self.would_have_ended.set(flag(WOULD_HAVE_ENDED));
+        self.deferred.set(flag(DEFERRED));
+        self.repeatable.set(!flag(UNREPEATABLE));
         self.grpc.set(flag(GRPC));
         self.grpc_timeout.set(flag(GRPC_TIMEOUT));
         if flag(RESERVED) {
@@ -148,6 +165,11 @@ impl Logical {
             let _ = self.request_id.set(id);
         }
         self.deadline.set(deadline);
+        if let Some(owner) = head.owner {
+            let _ = self.owner.set(owner);
+        }
+        self.repeatable.set(head.repeatable);
+        self.deferred.set(head.deferred);
         self.grpc.set(head.grpc);
         self.grpc_timeout.set(head.grpc_timeout);
     }
@@ -219,6 +241,11 @@ impl Registry {
             deadline: Cell::new(None),
             grpc: Cell::new(false),
             grpc_timeout: Cell::new(false),
+            repeatable: Cell::new(true),
+            deferred: Cell::new(false),
+            owner: OnceCell::new(),
+            probe: Cell::new(false),
+            decided: Cell::new(false),
             request_id: OnceCell::new(),
             registry: Rc::downgrade(self),
         });

@@ -23,7 +23,10 @@ pub fn mark(host: &dyn Host, policy: &Policy, value: &str, response: &Headers) {
     if policy.emit == EmitStopSignal::None {
         return;
     }
-    let _ = host.set_header(HeaderMap::Response, RETRY_STOP, value);
+    if response.get(RETRY_STOP).is_none() {
+        // What a layer below has said stays: it is the one who knows.
+        let _ = host.set_header(HeaderMap::Response, RETRY_STOP, value);
+    }
     if is_grpc(response) && response.get(PUSHBACK).is_none() {
         let _ = host.set_header(HeaderMap::Response, PUSHBACK, NEVER);
     }
@@ -39,10 +42,30 @@ pub fn forget_wait(host: &dyn Host) {
     let _ = host.remove_header(HeaderMap::Response, WAIT_SECONDS);
 }
 
-/// Takes the router's mark off again, where no signal is to leave this proxy.
+/// Takes the router's mark off.
 pub fn unmark(host: &dyn Host) {
     let _ = host.remove_header(HeaderMap::Response, RATELIMITED);
 }
+
+/// Takes all signals off, where none is to leave this proxy.
+pub fn silence(host: &dyn Host) {
+    unmark(host);
+    let _ = host.remove_header(HeaderMap::Response, RETRY_STOP);
+}
+
+/// Tells callers of a request that Envoy's own limits refused when to come back: soon, but not at once.
+pub fn bulkhead(host: &dyn Host) {
+    if matches!(host.header(HeaderMap::Response, OVERLOADED), Ok(Some(_)))
+        && matches!(host.header(HeaderMap::Response, RETRY_AFTER), Ok(None))
+    {
+        let _ = host.set_header(HeaderMap::Response, RETRY_AFTER, BULKHEAD_SECONDS);
+    }
+}
+
+/// Envoy's mark on what its circuit breaker refused.
+const OVERLOADED: &str = "x-envoy-overloaded";
+pub const RETRY_AFTER: &str = "retry-after";
+const BULKHEAD_SECONDS: &str = "1";
 
 fn is_grpc(headers: &Headers) -> bool {
     headers.get(GRPC_STATUS).is_some() || headers.get("content-type").is_some_and(is_grpc_type)
@@ -85,7 +108,7 @@ pub fn refuse(host: &dyn Host, policy: &Policy, refusal: &Refusal) {
         headers.push(("content-type", "application/problem+json"));
     }
     if let Some(seconds) = &retry_after {
-        headers.push(("retry-after", seconds));
+        headers.push((RETRY_AFTER, seconds));
     }
     if policy.emit != EmitStopSignal::None {
         headers.push((RETRY_STOP, reason.name()));

@@ -8,7 +8,7 @@ use super::arrival::{self, Arrival, arrive};
 use super::deadlines;
 use super::decision::Verb;
 use super::head::Head;
-use super::judge::{self, Effect, Moment};
+use super::judge::{self, Effect, Moment, News};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::reply;
 use super::response;
@@ -16,9 +16,10 @@ use super::root::Served;
 use super::stream::{Flow, attempt_count};
 use super::vm::Vm;
 use crate::host::HeaderMap;
+use crate::policy::breaker::Call;
 use crate::policy::bucket::Millitokens;
 use crate::policy::deadline::TimeLeft;
-use crate::policy::stop::{Reason, Retry};
+use crate::policy::stop::{Reason, Retry, Verdict, decide};
 use crate::policy::{EmitStopSignal, Hold, Mode};
 use crate::upstream::Record;
 use std::rc::Rc;
@@ -40,6 +41,7 @@ pub struct Request {
 impl Request {
     pub fn begin(vm: Rc<Vm>, served: Rc<Served>) -> (Self, Flow) {
         let head = Head::read(&vm, &served);
+        head.tell_owner(&vm, &served);
         let left = head.left;
         let logical = vm.registry.begin(SeenBy::Request);
         let deadline = head.deadline(&vm);
@@ -59,7 +61,7 @@ impl Request {
         };
         deadlines::limit_router(host, served, left);
         if served.upstream.alone.get() {
-            self.suppressed = why_no_retry(vm, served, record);
+            self.suppressed = why_no_retry(vm, served, logical, record);
             if self.suppressed.is_some() && served.policy.mode == Mode::Enforce {
                 let _ = host.set_header(HeaderMap::Request, MAX_RETRIES, "0");
             }
@@ -88,11 +90,14 @@ impl Request {
         let Self { vm, served, logical, .. } = &*self;
         let (policy, host) = (&served.policy, vm.host());
         if served.upstream.alone.get() {
-            self.hold_alone();
+            self.watch_alone();
         }
         if policy.mode == Mode::Enforce {
             if logical.marked.get() && policy.emit == EmitStopSignal::None {
-                reply::unmark(host);
+                reply::silence(host);
+            }
+            if logical.last.get() == Outcome::Reset || served.upstream.alone.get() {
+                reply::bulkhead(host);
             }
             if logical.not_before.get().is_some() {
                 reply::forget_wait(host);
@@ -138,25 +143,33 @@ impl Request {
         }
     }
 
-    /// Nobody else reads what a response asks of everybody. Whether it asks at all costs one call that brings no bytes.
-    fn hold_alone(&self) {
-        let Self { vm, served, .. } = self;
-        if served.policy.retry_after.hold == Hold::Off
-            || !matches!(vm.host.header(HeaderMap::Response, "retry-after"), Ok(Some(_)))
-        {
+    /// Nobody else sees what the upstream answers. Without a breaker, whether a response asks for anything costs one
+    /// call that brings no bytes.
+    fn watch_alone(&self) {
+        let Self { vm, served, logical, .. } = self;
+        let policy = &served.policy;
+        let asks = || matches!(vm.host.header(HeaderMap::Response, reply::RETRY_AFTER), Ok(Some(_)));
+        if policy.breaker.is_none() && (policy.retry_after.hold == Hold::Off || !asks()) {
             return;
         }
         let Some((headers, status)) = response::read(vm) else { return };
-        if served.policy.retriable.is_failing(status) {
-            let hint = response::hint(vm, served, &headers, status);
-            judge::hold(vm, served, &Retry { hint, ..Retry::default() }, Outcome::Response(status));
+        let call = response::judged_call(vm, status);
+        if !policy.retriable.is_failing(status) && call == Some(Call::Good) {
+            judge::went_well(vm, served, logical);
+            return;
         }
+        let hint = policy.retriable.is_failing(status).then(|| (status, response::hint(vm, served, &headers, status)));
+        judge::tell(vm, served, &News { hint, call, probe: logical.probe.take() });
     }
 
     pub fn on_done(self, complete: bool) {
         let Self { vm, served, logical, .. } = &self;
         logical.ended.set(true);
         logical.give_back(vm.host());
+        if logical.attempts.get() == 0 && logical.probe.take() {
+            // Let through as a probe, and nobody heard of it again.
+            judge::tell(vm, served, &News { probe: true, ..News::default() });
+        }
         if self.rejected {
             return;
         }
@@ -183,16 +196,22 @@ impl Request {
     }
 }
 
-/// Whether retries are to be switched off; `record` where it was just read. On a host error they are not.
-fn why_no_retry(vm: &Vm, served: &Served, record: Option<Record>) -> Option<Reason> {
-    let (budget, account, host) = (&served.policy.budget, served.account(), vm.host());
-    if record.is_none() && budget.max >= Millitokens::ONE && account.is_known_at_rest(host, budget) {
+/// Why retries are to be switched off, if they are; `record` where it was just read. On a host error they are not.
+fn why_no_retry(vm: &Vm, served: &Served, logical: &Logical, record: Option<Record>) -> Option<Reason> {
+    let (policy, account, host) = (&served.policy, served.account(), vm.host());
+    let retry = Retry { deferred: logical.deferred.get(), repeatable: logical.repeatable.get(), ..Retry::default() };
+    let of_itself = retry.deferred || !retry.repeatable;
+    if !of_itself
+        && record.is_none()
+        && policy.budget.max >= Millitokens::ONE
+        && account.is_known_at_rest(host, &policy.budget)
+    {
         return None;
     }
-    let record = record.or_else(|| account.look(host, budget).ok())?;
-    // A hold that is over was dropped as the record was brought up to the present.
-    if served.policy.retry_after.hold != Hold::Off && record.hold.is_some() {
-        return Some(Reason::Hold);
+    let asked = account.update(host, &policy.budget, |record, now| (None, decide(policy, &retry, record, now)));
+    match asked {
+        // A hold stops nobody where it is switched off; it is then never written.
+        Ok((Verdict::Stop(reason), _)) => Some(reason),
+        Ok((Verdict::Allow { .. }, _)) | Err(_) => None,
     }
-    (record.bucket.tokens < Millitokens::ONE).then_some(Reason::Budget)
 }

@@ -6,6 +6,7 @@ use super::stream::number;
 use super::vm::Vm;
 use crate::host::{HeaderMap, Headers};
 use crate::policy::DepositOn;
+use crate::policy::breaker::Call;
 use crate::policy::outcome::Status;
 use crate::policy::retry_after::{self, Hint};
 
@@ -42,8 +43,44 @@ pub fn decimal(bytes: &[u8]) -> Option<u16> {
 
 /// Whether the response at hand is the router's reply to a request that took too long.
 pub fn is_router_timeout(vm: &Vm) -> bool {
-    let details = vm.host.property("response\0code_details").ok().flatten();
-    details.as_deref() == Some(b"response_timeout")
+    vm.host.property(CODE_DETAILS).ok().flatten().as_deref() == Some(RESPONSE_TIMEOUT)
+}
+
+const CODE_DETAILS: &str = "response\0code_details";
+
+/// Whether the client is the one who ended the stream.
+pub fn was_cancelled(vm: &Vm) -> bool {
+    vm.host.property(CODE_DETAILS).ok().flatten().as_deref() == Some(b"downstream_remote_disconnect")
+}
+
+/// In `on_done` of an attempt without a response: Envoy's own limits (its circuit breaker) refused it. It then has
+/// neither an address nor a reason why connecting failed.
+pub fn was_overflow(vm: &Vm) -> bool {
+    let absent = |path| matches!(vm.host.property(path), Ok(None));
+    absent("upstream\0local_address") && absent(TRANSPORT_FAILURE)
+}
+
+pub const TRANSPORT_FAILURE: &str = "upstream\0transport_failure_reason";
+
+/// How a final response judges the upstream, where no attempt was seen: by its status if it is the upstream's, and as
+/// a failure if it is the router's for a reset or a timeout. Other local replies say nothing.
+pub fn judged_call(vm: &Vm, status: Status) -> Option<Call> {
+    if !status.is_upstream_failure() {
+        return Some(Call::Good);
+    }
+    let details = vm.host.property(CODE_DETAILS).ok().flatten()?;
+    let overflow = details.windows(OVERFLOW.len()).any(|part| part == OVERFLOW);
+    let upstreams = details == b"via_upstream" || details == RESPONSE_TIMEOUT || details.starts_with(b"upstream_");
+    (upstreams && !overflow).then_some(Call::Failed)
+}
+
+const OVERFLOW: &[u8] = b"overflow";
+const RESPONSE_TIMEOUT: &[u8] = b"response_timeout";
+
+/// gRPC's status wherever it came, in `on_done`.
+pub fn grpc_status(vm: &Vm) -> Option<u8> {
+    let status = vm.host.property("response\0grpc_status").ok().flatten()?;
+    u8::try_from(number(&status)?).ok()
 }
 
 /// In `on_done` of an attempt: whether the response was handed down. It was dropped when the router retries.
@@ -60,6 +97,5 @@ pub fn earns_by_success(vm: &Vm, served: &Served) -> bool {
     let property = |path| vm.host.property(path).ok().flatten();
     let Some(http) = property("response\0code").as_deref().and_then(number) else { return false };
     let http = u16::try_from(http).unwrap_or(0);
-    let grpc = property("response\0grpc_status").as_deref().and_then(number).and_then(|code| u8::try_from(code).ok());
-    http < 500 && !served.policy.retriable.is_failing(Status { http, grpc })
+    http < 500 && !served.policy.retriable.is_failing(Status { http, grpc: grpc_status(vm) })
 }

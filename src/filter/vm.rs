@@ -6,6 +6,7 @@ use crate::host::Host;
 use crate::metrics::{self, Metric, UpstreamMetrics};
 use crate::policy::{Mode, Policy};
 use crate::store::Account;
+use crate::upstream::Record;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -62,6 +63,21 @@ impl Upstream {
             Mode::Observe => &self.observed,
             Mode::Enforce | Mode::Off => &self.enforced,
         }
+    }
+
+    /// Writes what was gathered, and brings the gauges up to date.
+    fn refresh(&self, host: &dyn Host, policy: &Policy) {
+        let account = self.account(policy.mode);
+        let good = account.take_good();
+        if good > 0
+            && let Some(breaker) = &policy.breaker
+        {
+            let _ = account.update(host, &policy.budget, |record, now| {
+                let noted = Record { breaker: record.breaker.note(breaker, good, 0, now), ..record };
+                ((noted != record).then_some(noted), ())
+            });
+        }
+        account.refresh(host, &policy.budget);
     }
 
     pub fn used_by(&self, plugin: &Rc<str>, policy: &Rc<Policy>) {
@@ -156,7 +172,7 @@ impl Vm {
             if let Ok(latest) = upstream.latest.try_borrow()
                 && let Some((_, policy)) = latest.as_ref()
             {
-                upstream.account(policy.mode).refresh(self.host(), &policy.budget);
+                upstream.refresh(self.host(), policy);
             }
         }
     }

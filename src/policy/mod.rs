@@ -1,5 +1,6 @@
 //! The rules, pure: no clock, no host, no SDK. Everything that a rule needs comes in as a parameter.
 
+pub mod breaker;
 pub mod bucket;
 pub mod deadline;
 pub mod duration;
@@ -135,4 +136,51 @@ pub struct Policy {
     pub emit: EmitStopSignal,
     pub log: LogDecisions,
     pub deadline: deadline::DeadlinePolicy,
+    pub idempotency: Idempotency,
+    /// `None`: no breaker.
+    pub breaker: Option<breaker::BreakerPolicy>,
+    pub owner: Owner,
+    /// Whether a stop signal from below is obeyed (`stop_signal.honor`).
+    pub honor: Honor,
+}
+
+/// `stop_signal.honor`: a type of its own because it is on by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Honor(pub bool);
+
+impl Default for Honor {
+    fn default() -> Self {
+        Self(true)
+    }
+}
+
+/// `idempotency.*`: which requests may be repeated although their outcome is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// In upper case, as on the wire.
+    pub methods: Vec<String>,
+    /// In lower case. A request that has one of these names its own repetition.
+    pub key_headers: Vec<String>,
+    /// gRPC: its route policy names the codes that are safe.
+    pub grpc: bool,
+}
+
+impl Default for Idempotency {
+    /// The idempotent methods of RFC 9110 §9.2.2, and the header of draft-ietf-httpapi-idempotency-key-header.
+    fn default() -> Self {
+        Self {
+            methods: ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].map(str::to_owned).into(),
+            key_headers: vec!["idempotency-key".to_owned()],
+            grpc: true,
+        }
+    }
+}
+
+/// `owner.*`: which layer retries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Sent to the upstream as `x-retry-owner` where the request names none.
+    pub name: Option<String>,
+    /// A request that names another owner is not retried here.
+    pub defer: bool,
 }

@@ -115,6 +115,14 @@ impl Retriable {
     }
 }
 
+impl Status {
+    /// Whether the upstream has failed, as the breaker sees it: HTTP 5xx; gRPC DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED,
+    /// INTERNAL, UNAVAILABLE and DATA_LOSS. What the caller did wrong is no failure of the upstream.
+    pub fn is_upstream_failure(self) -> bool {
+        (500..=599).contains(&self.http) || matches!(self.grpc, Some(4 | 8 | 13 | 14 | 15))
+    }
+}
+
 impl std::fmt::Display for Status {
     /// `503`, or `grpc-14` where gRPC tells more than HTTP does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
