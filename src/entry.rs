@@ -95,7 +95,7 @@ impl HttpContext for StreamShell {
 
     fn on_http_response_trailers(&mut self, _count: usize) -> Action {
         if let Some(stream) = &mut self.0 {
-            stream.on_response_end(true);
+            stream.on_response_trailers();
         }
         Action::Continue
     }

@@ -4,6 +4,7 @@
 use crate::policy::duration::{Femtos, UNITS, with_units};
 
 /// For the JSON Schema; says the same as `UNITS`.
+#[cfg(not(target_arch = "wasm32"))]
 pub const PATTERN: &str = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$";
 
 /// Whole milliseconds; `None` when it is no duration, or finer than that.

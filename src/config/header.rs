@@ -1,55 +1,43 @@
-//! Names of header fields in a configuration, and where deadlines are read from.
+//! Where deadlines are read from.
 
 use super::json::{Node, Value};
+use super::name::Name;
+use super::text::alternatives;
 use super::values::{List, Words};
 use super::write::Json;
 use crate::policy::deadline::{Accept, Format};
-
-pub const ALLOWED: &str = "the name of a header field";
-
-/// For the JSON Schema; says the same as `is_name`.
-pub const PATTERN: &str = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
-
-/// RFC 9110 §5.6.2: a token. Names are compared in lower case.
-pub fn is_name(text: &str) -> bool {
-    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    !text.is_empty() && text.bytes().all(is_token)
-}
 
 impl Words for Format {
     const WORDS: &'static [(&'static str, Self)] = &Self::NAMES;
 }
 
-/// `deadline.accept`: `{"header": NAME, "format": FORMAT}` each. A header that is named twice would be read in two ways,
-/// and malformed in one of them.
+/// `{"header": NAME, "format": FORMAT}`
+fn accept(item: Node) -> Option<Accept> {
+    let Value::Object(entries) = item.open() else { return None };
+    let (mut header, mut format) = (None, None);
+    for (key, value) in entries {
+        match (key.as_str(), value.open()) {
+            ("header", _) if header.is_none() => header = Some(Name::Header.read(value)?),
+            ("format", Value::String(word)) if format.is_none() => {
+                format = Some(Format::WORDS.iter().find(|(known, _)| *known == word)?.1);
+            }
+            _ => return None,
+        }
+    }
+    Some(Accept { header: header?, format: format? })
+}
+
+/// `deadline.accept`. A header that is named twice would be read in two ways, and malformed in one of them.
 impl List for Vec<Accept> {
     fn clear(&mut self) {
         Vec::clear(self);
     }
 
     fn add(&mut self, item: Node) -> bool {
-        let Value::Object(entries) = item.open() else { return false };
-        let (mut header, mut format) = (None, None);
-        for (key, value) in entries {
-            match (key.as_str(), value.open()) {
-                ("header", Value::String(name)) if header.is_none() && is_name(&name) => {
-                    header = Some(name.to_ascii_lowercase());
-                }
-                ("format", Value::String(word)) if format.is_none() => {
-                    let known = Format::WORDS.iter().find(|(known, _)| *known == word);
-                    let Some((_, found)) = known else { return false };
-                    format = Some(*found);
-                }
-                _ => return false,
-            }
-        }
-        match (header, format) {
-            (Some(header), Some(format)) if self.iter().all(|known| known.header != header) => {
-                self.push(Accept { header, format });
-                true
-            }
-            _ => false,
-        }
+        let accept = accept(item).filter(|accept| self.iter().all(|known| known.header != accept.header));
+        let good = accept.is_some();
+        self.extend(accept);
+        good
     }
 
     fn items(&self) -> Vec<Json> {
@@ -61,13 +49,15 @@ impl List for Vec<Accept> {
     }
 
     fn allowed(&self) -> String {
-        let formats: Vec<String> = Format::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-        format!("{{\"header\": {ALLOWED}, each once, \"format\": one of {}}}", formats.join(", "))
+        let formats = alternatives(Format::WORDS.iter().map(|(word, _)| *word), '"');
+        format!("{{\"header\": {}, each once, \"format\": {formats}}}", Name::Header.allowed())
     }
 
+    #[cfg(not(target_arch = "wasm32"))]
     fn schema(&self) -> Json {
         let formats = Format::WORDS.iter().map(|(word, _)| Json::string(word)).collect();
-        let header = Json::object([("type", Json::string("string")), ("pattern", Json::string(PATTERN))]);
+        let header =
+            Json::object([("type", Json::string("string")), ("pattern", Json::string(Name::Header.pattern()))]);
         let format = Json::object([("enum", Json::List(formats))]);
         Json::object([
             ("type", Json::string("object")),

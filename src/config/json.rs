@@ -1,8 +1,7 @@
 //! JSON as it was written: repeated keys stay, numbers keep their digits. `serde_json::Value` keeps neither.
 
 use super::text;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 use std::fmt;
 
 /// One value, still text: opened level by level, so nothing is read that no rule asks for.
@@ -42,33 +41,94 @@ impl<'a> Node<'a> {
                 why: "a byte that is not UTF-8".to_string(),
             }
         })?;
-        serde_json::from_str::<&RawValue>(text).map(Self::from).map_err(|error| {
-            let (line, column, why) = (error.line(), error.column(), error.to_string());
-            let position = format!(" at line {line} column {column}");
-            Broken { line, column, why: why.strip_suffix(&position).unwrap_or(&why).to_string() }
-        })
+        match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => Ok(Self(text.trim_ascii())),
+            Err(error) => {
+                let (line, column, why) = (error.line(), error.column(), error.to_string());
+                let position = format!(" at line {line} column {column}");
+                Err(Broken { line, column, why: why.strip_suffix(&position).unwrap_or(&why).to_string() })
+            }
+        }
     }
 
     pub fn open(self) -> Value<'a> {
-        let opened = match self.0.bytes().next() {
-            Some(b'{') => serde_json::from_str(self.0).map(|Entries(entries)| Value::Object(entries)),
-            Some(b'[') => serde_json::from_str::<Vec<&RawValue>>(self.0)
-                .map(|items| Value::Array(items.into_iter().map(Self::from).collect())),
-            Some(b'"') => serde_json::from_str(self.0).map(Value::String),
-            Some(b't') => Ok(Value::Bool(true)),
-            Some(b'f') => Ok(Value::Bool(false)),
-            Some(b'n') => Ok(Value::Null),
-            _ => Ok(Value::Number(self.0)),
-        };
-        // The document was well-formed, but half surrogates show only when a string is put together.
-        opened.unwrap_or(Value::NotText)
+        match self.0.bytes().next() {
+            Some(b'{') => object(self.0),
+            Some(b'[') => Value::Array(parts(self.0).into_iter().map(Self).collect()),
+            Some(b'"') => text_of(self.0).map_or(Value::NotText, Value::String),
+            Some(b't') => Value::Bool(true),
+            Some(b'f') => Value::Bool(false),
+            Some(b'n') => Value::Null,
+            _ => Value::Number(self.0),
+        }
     }
 }
 
-impl<'a> From<&'a RawValue> for Node<'a> {
-    fn from(raw: &'a RawValue) -> Self {
-        Self(raw.get())
+/// The document is known to be well-formed: what follows need not look for errors, only for places.
+fn object(text: &str) -> Value<'_> {
+    let mut entries = Vec::new();
+    let mut parts = parts(text).into_iter();
+    while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
+        let Some(key) = text_of(key) else { return Value::NotText };
+        entries.push((key, Node(value)));
     }
+    Value::Object(entries)
+}
+
+/// What stands between the separators of an array or object; keys and values of an object take turns.
+fn parts(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    // After the bracket that opens it.
+    let (mut depth, mut start) = (0_usize, 1);
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        if quoted {
+            quoted = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => quoted = true,
+            b'[' | b'{' => depth = depth.saturating_add(1),
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 || (depth == 1 && matches!(byte, b',' | b':')) {
+            parts.extend(text.get(start..at).map(str::trim_ascii));
+            start = at.saturating_add(1);
+        }
+    }
+    // Only in `[]` and `{}` is there a part without anything.
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// What a JSON string means; `None` where half a surrogate pair stands in it.
+fn text_of(quoted: &str) -> Option<String> {
+    let mut units = Vec::new();
+    let mut chars = quoted.strip_prefix('"')?.strip_suffix('"')?.chars();
+    while let Some(c) = chars.next() {
+        let c = match c {
+            '\\' => match chars.next()? {
+                'u' => {
+                    let digits = [chars.next()?, chars.next()?, chars.next()?, chars.next()?];
+                    let digits = digits.iter().map(|digit| digit.to_digit(16));
+                    let unit = digits.fold(0, |unit: u32, digit| (unit << 4) | digit.unwrap_or(0));
+                    units.push(u16::try_from(unit).ok()?);
+                    continue;
+                }
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                itself => itself,
+            },
+            plain => plain,
+        };
+        units.extend_from_slice(c.encode_utf16(&mut [0; 2]));
+    }
+    String::from_utf16(&units).ok()
 }
 
 impl fmt::Display for Node<'_> {
@@ -84,35 +144,10 @@ impl fmt::Display for Node<'_> {
     }
 }
 
-struct Entries<'a>(Vec<(String, Node<'a>)>);
-
-impl<'de> Deserialize<'de> for Entries<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntriesVisitor)
-    }
-}
-
-struct EntriesVisitor;
-
-impl<'de> Visitor<'de> for EntriesVisitor {
-    type Value = Entries<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
-            entries.push((key, Node::from(value)));
-        }
-        Ok(Entries(entries))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn broken(text: &[u8]) -> (usize, usize) {
         let broken = Node::document(text).unwrap_err();
@@ -142,6 +177,85 @@ mod tests {
         let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
         let node = Node::document(deep.as_bytes()).unwrap();
         assert!(matches!(node.open(), Value::Array(items) if items.len() == 1));
+    }
+
+    /// All that a value says, as `serde_json` would have it.
+    fn whole(node: Node) -> Result<serde_json::Value, ()> {
+        Ok(match node.open() {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => value.into(),
+            Value::Number(text) => serde_json::from_str(text).map_err(|_| ())?,
+            Value::String(text) => text.into(),
+            Value::Array(items) => items.into_iter().map(whole).collect::<Result<_, _>>()?,
+            Value::Object(entries) => entries
+                .into_iter()
+                .map(|(key, value)| Ok((key, whole(value)?)))
+                .collect::<Result<serde_json::Map<_, _>, ()>>()?
+                .into(),
+            Value::NotText => return Err(()),
+        })
+    }
+
+    #[test]
+    fn texts_mean_what_they_say() {
+        for text in [
+            " [ ] ",
+            "{\t}",
+            r#"[[],{},"",[{}]]"#,
+            r#"{"":{"":[]}}"#,
+            r#"{"a\"]}":"[{\\","b":"\\\"","c" : [ "," , ":" , "]" ]}"#,
+            r#"["\u00e9\uD83E\uDD80\/\b\f\n\r\t\\", "größer 漢字 🦀"]"#,
+            "[1 ,\n2\r\n, -3.5e+7,true , false,null]",
+        ] {
+            assert_eq!(
+                whole(Node::document(text.as_bytes()).unwrap()),
+                Ok(serde_json::from_str(text).unwrap()),
+                "{text}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+        #[test]
+        fn read_as_serde_json_reads_it(text in "[\\[{]{0,2}[\\[\\]{}:,\" \\\\eu/d8c0-9.a-f*-]{0,24}[\\]}]{0,2}") {
+            same(&text)?;
+        }
+
+        #[test]
+        fn well_formed_text_too(json in json(), spaced: bool) {
+            let shown = if spaced { serde_json::to_string_pretty(&json) } else { serde_json::to_string(&json) };
+            same(&shown.unwrap())?;
+        }
+
+        #[test]
+        fn escapes_too(text in "(\\\\u[dD][89ab][0-9a-f]{2}|\\\\u[dD][c-f]00|\\\\u00[0-9a-f]{2}|\\\\[\"/bfnrt\\\\]|[a-zé🦀]){0,6}") {
+            same(&format!("[\"{text}\",{{\"{text}\":1}}]"))?;
+        }
+    }
+
+    fn same(text: &str) -> Result<(), TestCaseError> {
+        let expected = serde_json::from_str::<serde_json::Value>(text).ok();
+        let read = Node::document(text.as_bytes()).ok().and_then(|node| whole(node).ok());
+        prop_assert_eq!(read, expected, "{}", text);
+        Ok(())
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(4, 40, 5, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
+                proptest::collection::vec((any::<String>(), inner), 0..5)
+                    .prop_map(|entries| serde_json::Value::Object(entries.into_iter().collect())),
+            ]
+        })
     }
 
     #[test]

@@ -1,69 +1,10 @@
 //! The keys of a configuration, described once. Parsing, error texts, guesses, the effective policy and the JSON
 //! Schema all walk this table; names stand nowhere else, defaults come from `Default` of the types themselves.
 
-use super::values::{Choice, List};
+use super::kind::{Key, Kind};
+use super::name::Name;
+use super::settle::Mark;
 use crate::policy::bucket::Millitokens;
-use crate::policy::{Placement, Policy};
-
-/// What the keys of one level are read into. Every leaf knows the field that it fills.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    pub placement: Option<Placement>,
-    pub policy: Policy,
-}
-
-pub struct Key {
-    pub name: &'static str,
-    /// For the JSON Schema: what an editor shows.
-    pub doc: &'static str,
-    pub kind: Kind,
-    /// Not in the entries of `upstreams`: one module has one placement, and upstreams hold no upstreams.
-    pub top_only: bool,
-}
-
-/// What stands at a key. The functions lead to the field: one for reading, writing and showing it.
-pub enum Kind {
-    Group(&'static [Key]),
-    /// Names and globs, each with the keys that are not `top_only`.
-    Upstreams,
-    /// One of several words.
-    Choice(fn(&mut Settings) -> &mut dyn Choice),
-    /// A number from 0 to `max` in thousandths. With a `cap`, a key beside it, the value may not exceed the
-    /// other's, and is the other's where nobody names it.
-    Tokens {
-        max: Millitokens,
-        cap: Option<&'static Key>,
-        field: fn(&mut Settings) -> &mut Millitokens,
-    },
-    /// A string such as `"1.5s"`, from `min` to `max`; all three in milliseconds.
-    Duration {
-        min: u64,
-        max: u64,
-        field: fn(&mut Settings) -> &mut u64,
-    },
-    /// The same, or `null` for none.
-    OptionalDuration {
-        min: u64,
-        max: u64,
-        field: fn(&mut Settings) -> &mut Option<u64>,
-    },
-    /// The name of a header field, or `null` for none.
-    OptionalHeader(fn(&mut Settings) -> &mut Option<String>),
-    /// `true` or `false`.
-    Flag(fn(&mut Settings) -> &mut bool),
-    /// An array, which replaces the one that stood there.
-    List(fn(&mut Settings) -> &mut dyn List),
-}
-
-impl Key {
-    const fn new(name: &'static str, doc: &'static str, kind: Kind) -> Self {
-        Self { name, doc, kind, top_only: false }
-    }
-
-    const fn top(name: &'static str, doc: &'static str, kind: Kind) -> Self {
-        Self { name, doc, kind, top_only: true }
-    }
-}
 
 /// Ten retries per request are a storm by any measure; what is above is a mistake in the unit (10 for 10 %).
 const MAX_RATIO: Millitokens = Millitokens(10_000);
@@ -77,7 +18,20 @@ const MAX_RETRY_AFTER_MS: u64 = 86_400_000;
 /// A day: longer than any request is waited for.
 const MAX_DEADLINE_MS: u64 = 86_400_000;
 
-pub static KEYS: [Key; 9] = [
+/// A breaker that waits for more is none.
+const MAX_CALLS: u32 = 1_000_000;
+
+/// Any more probes at once are the load that the breaker is there to keep away.
+const MAX_PROBES: u32 = 1000;
+
+/// A tenth of the window is a slot of its own: below a second slots would be shorter than requests, and what was more
+/// than an hour ago says nothing about now.
+const WINDOW_MS: (u64, u64) = (1000, 3_600_000);
+
+/// A day: as for a hold.
+const MAX_OPEN_MS: u64 = 86_400_000;
+
+pub static KEYS: [Key; 12] = [
     Key::new(
         "mode",
         "enforce: decide and act. observe: decide, count and log what would be stopped, but change \
@@ -111,6 +65,19 @@ pub static KEYS: [Key; 9] = [
         "How long a request may take in all: where that is read, and what the upstream is told.",
         Kind::Group(&DEADLINE),
     ),
+    Key::new(
+        "idempotency",
+        "Which requests may be repeated when their outcome is unknown; others are retried only where the attempt cannot \
+         have reached the upstream.",
+        Kind::Group(&IDEMPOTENCY),
+    ),
+    Key::new(
+        "breaker",
+        "A circuit breaker: an upstream that keeps failing is not called at all for a while. null: none. Naming \
+         failure_ratio, window or min_requests switches consecutive_failures off, unless it is named, too.",
+        Kind::OptionalGroup { keys: &BREAKER, on: |s| &mut s.breaks },
+    ),
+    Key::new("owner", "Which of several layers retries a request.", Kind::Group(&OWNER)),
     Key::new("stop_signal", "How the layers above learn that they should not retry either.", Kind::Group(&STOP_SIGNAL)),
     Key::new(
         "log",
@@ -132,7 +99,8 @@ static BUDGET: [Key; 5] = [
         Kind::Tokens { max: MAX_RATIO, cap: None, field: |s| &mut s.policy.budget.ratio },
     ),
     MAX_TOKENS_KEY,
-    Key::new(
+    Key::marked(
+        Mark::InitialTokens,
         "initial_tokens",
         "Tokens that a new upstream starts with, at most max_tokens; as many as that by default.",
         Kind::Tokens { max: MAX_TOKENS, cap: Some(&MAX_TOKENS_KEY), field: |s| &mut s.policy.budget.initial },
@@ -149,7 +117,8 @@ static BUDGET: [Key; 5] = [
     ),
 ];
 
-const MAX_TOKENS_KEY: Key = Key::new(
+const MAX_TOKENS_KEY: Key = Key::marked(
+    Mark::MaxTokens,
     "max_tokens",
     "Cap of the bucket: the largest burst of retries.",
     Kind::Tokens { max: MAX_TOKENS, cap: None, field: |s| &mut s.policy.budget.max },
@@ -204,7 +173,7 @@ static DEADLINE: [Key; 5] = [
     Key::new(
         "emit",
         "Header that tells the upstream the milliseconds left, on every attempt of a request with a deadline; null: none.",
-        Kind::OptionalHeader(|s| &mut s.policy.deadline.emit),
+        Kind::OptionalName { name: Name::Header, field: |s| &mut s.policy.deadline.emit },
     ),
     Key::new(
         "default",
@@ -223,9 +192,90 @@ static DEADLINE: [Key; 5] = [
     ),
 ];
 
-static STOP_SIGNAL: [Key; 1] = [Key::new(
-    "emit",
-    "Which final failures tell the layers above not to retry: stopped: those that this filter \
-     stopped. failed: every one. none.",
-    Kind::Choice(|s| &mut s.policy.emit),
-)];
+static IDEMPOTENCY: [Key; 3] = [
+    Key::new(
+        "methods",
+        "Methods that may be repeated, in upper case as in the request: they are case-sensitive.",
+        Kind::Names { name: Name::Method, field: |s| &mut s.policy.idempotency.methods },
+    ),
+    Key::new(
+        "key_headers",
+        "Headers by which the upstream knows a repetition: a request with one of them may be repeated.",
+        Kind::Names { name: Name::Header, field: |s| &mut s.policy.idempotency.key_headers },
+    ),
+    Key::new(
+        "grpc",
+        "Whether gRPC calls may be repeated: the route's retry policy names the codes for which that is safe.",
+        Kind::Flag(|s| &mut s.policy.idempotency.grpc),
+    ),
+];
+
+static BREAKER: [Key; 7] = [
+    Key::marked(
+        Mark::ConsecutiveFailures,
+        "consecutive_failures",
+        "Opens after so many failures in a row; null: failure_ratio alone opens it.",
+        Kind::OptionalCount { max: MAX_CALLS, field: |s| &mut s.breaker.consecutive_failures },
+    ),
+    Key::marked(
+        Mark::FailureRatio,
+        "failure_ratio",
+        "Opens when this share of the calls in the window failed, in steps of 0.001; null: never for that. 0.5 where \
+         window or min_requests is named and this is not.",
+        Kind::OptionalShare(|s| &mut s.breaker.failure_ratio),
+    ),
+    Key::marked(
+        Mark::Window,
+        "window",
+        "How far failure_ratio looks back, from 1s to 1h.",
+        Kind::Duration { min: WINDOW_MS.0, max: WINDOW_MS.1, field: |s| &mut s.breaker.window },
+    ),
+    Key::marked(
+        Mark::MinRequests,
+        "min_requests",
+        "Calls in the window before failure_ratio counts: two failures at the start are no evidence.",
+        Kind::Count { max: MAX_CALLS, field: |s| &mut s.breaker.min_requests },
+    ),
+    Key::new(
+        "slow_call",
+        "A call whose response headers take longer counts as failed; null: however long they take.",
+        Kind::OptionalDuration { min: 1, max: MAX_DEADLINE_MS, field: |s| &mut s.breaker.slow_call },
+    ),
+    Key::new(
+        "open_for",
+        "How long it stays open before it lets probes through.",
+        Kind::Duration { min: 1, max: MAX_OPEN_MS, field: |s| &mut s.breaker.open_for },
+    ),
+    Key::new(
+        "half_open_probes",
+        "Requests that are let through then; it closes when all of them went well, and opens again when one failed.",
+        Kind::Count { max: MAX_PROBES, field: |s| &mut s.breaker.half_open_probes },
+    ),
+];
+
+static OWNER: [Key; 2] = [
+    Key::new(
+        "name",
+        "Sent to the upstream as x-retry-owner where the request names no owner; null: nothing is sent.",
+        Kind::OptionalName { name: Name::Owner, field: |s| &mut s.policy.owner.name },
+    ),
+    Key::new(
+        "defer",
+        "true: a request that already names another owner is not retried here.",
+        Kind::Flag(|s| &mut s.policy.owner.defer),
+    ),
+];
+
+static STOP_SIGNAL: [Key; 2] = [
+    Key::new(
+        "emit",
+        "Which final failures tell the layers above not to retry: stopped: those that this filter \
+         stopped. failed: every one. none.",
+        Kind::Choice(|s| &mut s.policy.emit),
+    ),
+    Key::new(
+        "honor",
+        "Whether a response with x-retry-stop, from a layer below, is not retried here.",
+        Kind::Flag(|s| &mut s.policy.honor.0),
+    ),
+];

@@ -10,9 +10,12 @@ mod glob;
 mod header;
 mod json;
 mod keys;
+mod kind;
+mod name;
 mod nearest;
 mod number;
 mod read;
+#[cfg(not(target_arch = "wasm32"))]
 mod schema;
 mod settle;
 mod show;
@@ -24,12 +27,15 @@ mod write;
 mod tests;
 
 pub use error::{ConfigError, Errors};
+#[cfg(not(target_arch = "wasm32"))]
 pub use schema::schema;
+pub use text::quote as json_string;
 
 use crate::policy::{Placement, Policy};
 use error::Path;
 use json::Node;
-use keys::{KEYS, Settings};
+use keys::KEYS;
+use kind::Settings;
 use read::Reader;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -42,7 +48,7 @@ pub struct Config {
     default: Rc<Policy>,
     /// By name or glob, merged over the top level.
     upstreams: BTreeMap<String, Rc<Policy>>,
-    /// The globs among them, those first that win.
+    /// The globs among them, in order of text.
     globs: Vec<String>,
 }
 
@@ -66,20 +72,19 @@ impl Config {
         }
         // Before the top level settles: a cap that an upstream changes moves what follows it, there too.
         let unsettled = top.clone();
-        reader.settle(&KEYS, &root, None, &mut top);
+        reader.settle(&KEYS, &root, &mut top);
         let mut upstreams = BTreeMap::new();
         for (name, path, node) in std::mem::take(&mut reader.upstreams) {
-            let mut own = unsettled.clone();
+            let mut own = Settings { named: unsettled.named.below(), ..unsettled.clone() };
             if reader.object(&KEYS, false, node, &path, &mut own) {
-                reader.settle(&KEYS, &path, Some(&root), &mut own);
+                reader.settle(&KEYS, &path, &mut own);
             }
             upstreams.insert(name, Rc::new(own.policy));
         }
         if !reader.errors.is_empty() {
             return Err(reader.errors);
         }
-        let mut globs: Vec<String> = upstreams.keys().filter(|name| glob::is_glob(name)).cloned().collect();
-        globs.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        let globs = upstreams.keys().filter(|name| glob::is_glob(name)).cloned().collect();
         Ok(Self { placement: top.placement, default: Rc::new(top.policy), upstreams, globs })
     }
 
@@ -87,7 +92,10 @@ impl Config {
     /// equals), else of the top level. Any bytes may be asked for.
     pub fn policy_for(&self, upstream: &[u8]) -> Rc<Policy> {
         let exact = std::str::from_utf8(upstream).ok().and_then(|name| self.upstreams.get(name));
-        let globbed = || self.upstreams.get(self.globs.iter().find(|glob| glob::matches(glob, upstream))?);
+        let globbed = || {
+            let matching = self.globs.iter().filter(|glob| glob::matches(glob, upstream));
+            self.upstreams.get(matching.reduce(|best, glob| if glob.len() > best.len() { glob } else { best })?)
+        };
         Rc::clone(exact.or_else(globbed).unwrap_or(&self.default))
     }
 

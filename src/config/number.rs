@@ -10,19 +10,34 @@ pub fn thousandths(text: &str) -> Option<i64> {
         None => (false, text),
     };
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = [whole, fraction].concat();
-    let significant = digits.trim_end_matches('0');
-    if significant.is_empty() {
+    let (mut value, mut zeros, mut places, mut fraction) = (0_i64, 0_i64, 0_i64, false);
+    for byte in mantissa.bytes() {
+        if byte == b'.' {
+            fraction = true;
+            continue;
+        }
+        places = places.checked_add(i64::from(fraction))?;
+        match byte.saturating_sub(b'0') {
+            0 if value == 0 => {}
+            // They count only where another digit follows.
+            0 => zeros = zeros.checked_add(1)?,
+            digit => {
+                value = times_ten(value, zeros.checked_add(1)?)?.checked_add(i64::from(digit))?;
+                zeros = 0;
+            }
+        }
+    }
+    if value == 0 {
         return Some(0); // Whatever the exponent.
     }
-    let zeros = length(&digits)?.checked_sub(length(significant)?)?;
     let exponent = exponent.parse::<i64>().ok()?;
-    // The value is `significant` · 10^shift thousandths.
-    let shift = exponent.checked_add(zeros)?.checked_sub(length(fraction)?)?.checked_add(3)?;
-    let scale = 10_i64.checked_pow(u32::try_from(shift).ok()?)?;
-    let value = significant.parse::<i64>().ok()?.checked_mul(scale)?;
+    let value = times_ten(value, exponent.checked_add(zeros)?.checked_sub(places)?.checked_add(3)?)?;
     if negative { value.checked_neg() } else { Some(value) }
+}
+
+/// `value` · 10^`times`
+fn times_ten(value: i64, times: i64) -> Option<i64> {
+    value.checked_mul(10_i64.checked_pow(u32::try_from(times).ok()?)?)
 }
 
 /// A JSON number that is whole (as JSON Schema has it: `503.0` is), and that `T` can hold.
@@ -32,10 +47,6 @@ pub fn whole<T: TryFrom<i64>>(text: &str) -> Option<T> {
         0 => T::try_from(thousandths.checked_div(1000)?).ok(),
         _ => None,
     }
-}
-
-fn length(text: &str) -> Option<i64> {
-    i64::try_from(text.len()).ok()
 }
 
 #[cfg(test)]

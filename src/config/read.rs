@@ -2,25 +2,25 @@
 
 use super::duration;
 use super::error::{Errors, Path};
-use super::header;
 use super::json::{Node, Value};
-use super::keys::{Key, Kind, Settings};
+use super::kind::{Key, Kind, Settings};
+use super::name::Name;
 use super::nearest::nearest;
 use super::number;
 use super::text::{alternatives, quote_short};
 use super::values::{Choice, List};
 use crate::policy::bucket::Millitokens;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 /// What is allowed where a group of keys stands, and at the top.
 pub const OBJECT: &str = "an object";
 
+/// A share: more than nothing, because nothing would always be reached, and at most all.
+const SHARE: (Millitokens, Millitokens) = (Millitokens(1), Millitokens(1000));
+
 #[derive(Default)]
 pub struct Reader<'a> {
     pub errors: Errors,
-    /// Every known key that was met, and whether its value was good.
-    pub(super) met: BTreeMap<Path, bool>,
     /// The content of `upstreams`, which waits until the level that it is merged over has been read.
     pub upstreams: Vec<(String, Path, Node<'a>)>,
 }
@@ -41,7 +41,9 @@ impl<'a> Reader<'a> {
             match keys.iter().find(|key| key.name == name) {
                 Some(key) if top || !key.top_only => {
                     let good = self.value(key, top, node, &path, settings);
-                    self.met.insert(path, good);
+                    if let Some(mark) = key.mark {
+                        settings.named.set(mark, good);
+                    }
                 }
                 Some(key) => self.errors.add(
                     &path,
@@ -72,37 +74,33 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, key: &'static Key, top: bool, node: Node<'a>, path: &Path, settings: &mut Settings) -> bool {
-        match key.kind {
-            Kind::Group(keys) => self.object(keys, top, node, path, settings),
-            Kind::Upstreams => self.upstreams(key, node, path),
-            Kind::Choice(field) => self.choice(key, node, path, field(settings)),
-            Kind::Tokens { max, field, .. } => self.tokens(key, node, path, max, field(settings)),
-            Kind::Duration { min, max, field } => self.duration(key, node, path, min..=max, field(settings)),
-            Kind::OptionalDuration { min, max, field } => {
-                let field = field(settings);
-                if matches!(node.open(), Value::Null) {
-                    *field = None;
-                    return true;
+        let good = match key.kind {
+            Kind::Group(keys) => return self.object(keys, top, node, path, settings),
+            Kind::OptionalGroup { keys, on } => {
+                let value = node.open();
+                *on(settings) = matches!(value, Value::Object(_));
+                if *on(settings) {
+                    return self.object(keys, top, node, path, settings);
                 }
-                let mut millis = 0;
-                let good = self.duration(key, node, path, min..=max, &mut millis);
-                *field = good.then_some(millis);
-                good
+                matches!(value, Value::Null)
             }
-            Kind::OptionalHeader(field) => match node.open() {
-                Value::Null => {
-                    *field(settings) = None;
-                    true
-                }
-                Value::String(text) if header::is_name(&text) => {
-                    *field(settings) = Some(text.to_ascii_lowercase());
-                    true
-                }
-                _ => self.wrong(path, node, &key.allowed()),
+            Kind::Upstreams => return self.upstreams(key, node, path),
+            Kind::Choice(field) => return self.choice(key, node, path, field(settings)),
+            Kind::List(field) => return self.list(key, node, path, field(settings)),
+            Kind::Names { name, field } => return self.names(key, node, path, name, field(settings)),
+            Kind::Tokens { max, field, .. } => set(field(settings), thousandths(node, Millitokens::ZERO, max)),
+            Kind::OptionalShare(field) => set(field(settings), or_null(node, thousandths(node, SHARE.0, SHARE.1))),
+            Kind::Count { max, field } => set(field(settings), count(node, max)),
+            Kind::OptionalCount { max, field } => set(field(settings), or_null(node, count(node, max))),
+            Kind::Duration { min, max, field } => set(field(settings), millis(node, min, max)),
+            Kind::OptionalDuration { min, max, field } => set(field(settings), or_null(node, millis(node, min, max))),
+            Kind::OptionalName { name, field } => set(field(settings), or_null(node, name.read(node))),
+            Kind::Flag(field) => match node.open() {
+                Value::Bool(value) => set(field(settings), Some(value)),
+                _ => false,
             },
-            Kind::Flag(field) => self.flag(key, node, path, field(settings)),
-            Kind::List(field) => self.list(key, node, path, field(settings)),
-        }
+        };
+        good || self.wrong(path, node, &key.allowed())
     }
 
     fn upstreams(&mut self, key: &Key, node: Node<'a>, path: &Path) -> bool {
@@ -131,38 +129,6 @@ impl<'a> Reader<'a> {
         good
     }
 
-    fn tokens(&mut self, key: &Key, node: Node, path: &Path, max: Millitokens, field: &mut Millitokens) -> bool {
-        let tokens = match node.open() {
-            Value::Number(text) => number::thousandths(text).map(Millitokens),
-            _ => None,
-        };
-        match tokens.filter(|tokens| (Millitokens::ZERO..=max).contains(tokens)) {
-            Some(tokens) => *field = tokens,
-            None => return self.wrong(path, node, &key.allowed()),
-        }
-        true
-    }
-
-    fn duration(&mut self, key: &Key, node: Node, path: &Path, range: RangeInclusive<u64>, field: &mut u64) -> bool {
-        let millis = match node.open() {
-            Value::String(text) => duration::millis(&text),
-            _ => None,
-        };
-        match millis.filter(|millis| range.contains(millis)) {
-            Some(millis) => *field = millis,
-            None => return self.wrong(path, node, &key.allowed()),
-        }
-        true
-    }
-
-    fn flag(&mut self, key: &Key, node: Node, path: &Path, field: &mut bool) -> bool {
-        match node.open() {
-            Value::Bool(value) => *field = value,
-            _ => return self.wrong(path, node, &key.allowed()),
-        }
-        true
-    }
-
     fn list(&mut self, key: &Key, node: Node, path: &Path, field: &mut dyn List) -> bool {
         let Value::Array(items) = node.open() else { return self.wrong(path, node, &key.allowed()) };
         field.clear();
@@ -175,6 +141,20 @@ impl<'a> Reader<'a> {
         good
     }
 
+    fn names(&mut self, key: &Key, node: Node, path: &Path, name: Name, field: &mut Vec<String>) -> bool {
+        let Value::Array(items) = node.open() else { return self.wrong(path, node, &key.allowed()) };
+        field.clear();
+        let mut good = true;
+        for (n, item) in items.into_iter().enumerate() {
+            match name.read(item) {
+                Some(text) if !field.contains(&text) => field.push(text),
+                _ => good = self.wrong(&path.index(n), item, &each_once(name)),
+            }
+        }
+        good
+    }
+
+    /// Always false.
     fn wrong(&mut self, path: &Path, node: Node, allowed: &str) -> bool {
         self.errors.add(path, &node.to_string(), allowed);
         false
@@ -183,43 +163,90 @@ impl<'a> Reader<'a> {
     fn unknown(&mut self, keys: &'static [Key], top: bool, name: &str, node: Node, path: &Path) {
         let known = || keys.iter().filter(|key| top || !key.top_only);
         // A key one level up from its group, by its own name or with a dot, is a common slip, too.
-        let mut candidates: Vec<(String, String)> =
-            known().map(|key| (key.name.to_string(), key.name.to_string())).collect();
+        let mut candidates: Vec<(&str, String)> = known().map(|key| (key.name, key.name.to_string())).collect();
+        let mut dotted = Vec::new();
         for group in known() {
-            if let Kind::Group(keys) = group.kind {
-                let dotted = |key: &Key| format!("{}.{}", group.name, key.name);
-                candidates.extend(
-                    keys.iter().flat_map(|key| [(key.name.to_string(), dotted(key)), (dotted(key), dotted(key))]),
-                );
+            for key in group.inner() {
+                let path = format!("{}.{}", group.name, key.name);
+                candidates.push((key.name, path.clone()));
+                dotted.push(path);
             }
         }
-        let guess = nearest(name, candidates.iter().map(|(text, key)| (text.as_str(), format!("`{key}`"))));
+        candidates.extend(dotted.iter().map(|path| (path.as_str(), path.clone())));
+        let guess = nearest(name, candidates).map(|key| format!("`{key}`"));
         let found = format!("the unknown key {} with {node}", quote_short(name));
         self.errors.add_with_guess(path, &found, &alternatives(known().map(|key| key.name), '`'), guess.as_deref());
     }
 }
 
-fn allowed_duration(min: u64, max: u64) -> String {
-    format!(
-        "a duration from \"{}\" to \"{}\" in whole milliseconds, such as \"250ms\", \"1.5s\" or \"2m\"",
-        duration::text(min),
-        duration::text(max)
-    )
+fn set<T>(field: &mut T, value: Option<T>) -> bool {
+    match value {
+        Some(value) => {
+            *field = value;
+            true
+        }
+        None => false,
+    }
+}
+
+/// `value` was read from `node`, which may be `null` instead.
+fn or_null<T>(node: Node, value: Option<T>) -> Option<Option<T>> {
+    match node.open() {
+        Value::Null => Some(None),
+        _ => value.map(Some),
+    }
+}
+
+fn thousandths(node: Node, min: Millitokens, max: Millitokens) -> Option<Millitokens> {
+    let Value::Number(text) = node.open() else { return None };
+    number::thousandths(text).map(Millitokens).filter(|value| (min..=max).contains(value))
+}
+
+fn count(node: Node, max: u32) -> Option<u32> {
+    let Value::Number(text) = node.open() else { return None };
+    number::whole(text).filter(|value| (1..=max).contains(value))
+}
+
+fn millis(node: Node, min: u64, max: u64) -> Option<u64> {
+    let Value::String(text) = node.open() else { return None };
+    duration::millis(&text).filter(|millis| (min..=max).contains(millis))
+}
+
+fn each_once(name: Name) -> String {
+    format!("{}, each once", name.allowed())
 }
 
 impl Key {
     /// What is allowed at this key, for an error.
     fn allowed(&self) -> String {
-        match self.kind {
-            Kind::Group(_) => OBJECT.to_string(),
+        let steps = |min: Millitokens, max: Millitokens| format!("a number from {min} to {max} in steps of 0.001");
+        let whole = |max: u32| format!("a whole number from 1 to {max}");
+        let duration = |min: u64, max: u64| {
+            let (min, max) = (duration::text(min), duration::text(max));
+            format!(
+                "a duration from \"{min}\" to \"{max}\" in whole milliseconds, such as \"250ms\", \"1.5s\" or \"2m\""
+            )
+        };
+        let one = match self.kind {
+            Kind::Group(_) | Kind::OptionalGroup { .. } => OBJECT.to_string(),
             Kind::Upstreams => "an object with names of upstreams, or globs, as its keys".to_string(),
             Kind::Choice(field) => alternatives(field(&mut Settings::default()).words(), '"'),
-            Kind::Tokens { max, .. } => format!("a number from 0 to {max} in steps of 0.001"),
-            Kind::Duration { min, max, .. } => allowed_duration(min, max),
-            Kind::OptionalDuration { min, max, .. } => format!("null or {}", allowed_duration(min, max)),
-            Kind::OptionalHeader(_) => format!("null or {}", header::ALLOWED),
+            Kind::Tokens { max, .. } => steps(Millitokens::ZERO, max),
+            Kind::OptionalShare(_) => steps(SHARE.0, SHARE.1),
+            Kind::Count { max, .. } | Kind::OptionalCount { max, .. } => whole(max),
+            Kind::Duration { min, max, .. } | Kind::OptionalDuration { min, max, .. } => duration(min, max),
+            Kind::OptionalName { name, .. } => name.allowed().to_string(),
             Kind::Flag(_) => "true or false".to_string(),
             Kind::List(field) => format!("an array with each item {}", field(&mut Settings::default()).allowed()),
+            Kind::Names { name, .. } => format!("an array with each item {}", each_once(name)),
+        };
+        match self.kind {
+            Kind::OptionalGroup { .. }
+            | Kind::OptionalShare(_)
+            | Kind::OptionalCount { .. }
+            | Kind::OptionalDuration { .. }
+            | Kind::OptionalName { .. } => format!("null or {one}"),
+            _ => one,
         }
     }
 }

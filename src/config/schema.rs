@@ -1,8 +1,8 @@
-//! The JSON Schema of a configuration, for editors and pipelines. Nothing in the wasm module calls it.
+//! The JSON Schema of a configuration, for editors and pipelines. It is no part of the wasm module.
 
 use super::duration;
-use super::header;
-use super::keys::{KEYS, Key, Kind, Settings};
+use super::keys::KEYS;
+use super::kind::{Key, Kind, Settings};
 use super::show;
 use super::write::Json;
 
@@ -16,16 +16,16 @@ pub fn schema() -> String {
         ("title".to_string(), Json::string("Retry Budget plugin configuration")),
         ("description".to_string(), Json::string("The policy for all upstreams. Every key is optional.")),
     ];
+    whole.push(("type".to_string(), Json::string("object")));
     whole.extend(group(&KEYS, true, ""));
     Json::Object(whole).pretty()
 }
 
-/// An object of `keys`; `top`: not in an entry of `upstreams`, where the default is the value of the top level.
+/// What an object of `keys` holds; `top`: not in an entry of `upstreams`, where the default is the value of the top level.
 fn group(keys: &[Key], top: bool, prefix: &str) -> Vec<(String, Json)> {
     let properties =
         keys.iter().filter(|key| top || !key.top_only).map(|key| (key.name.to_string(), property(key, top, prefix)));
     vec![
-        ("type".to_string(), Json::string("object")),
         ("properties".to_string(), Json::Object(properties.collect())),
         ("additionalProperties".to_string(), Json::Plain("false".to_string())),
     ]
@@ -39,12 +39,19 @@ fn property(key: &Key, top: bool, prefix: &str) -> Json {
     let mut say = |name: &str, value: Json| entries.push((name.to_string(), value));
     match &key.kind {
         Kind::Group(keys) => {
-            group(keys, top, &format!("{path}.")).into_iter().for_each(|(name, value)| say(&name, value))
+            say("type", Json::string("object"));
+            group(keys, top, &format!("{path}.")).into_iter().for_each(|(name, value)| say(&name, value));
+        }
+        Kind::OptionalGroup { keys, .. } => {
+            say("type", or_null("object"));
+            group(keys, top, &format!("{path}.")).into_iter().for_each(|(name, value)| say(&name, value));
         }
         Kind::Upstreams => {
             say("type", Json::string("object"));
             say("propertyNames", Json::object([("minLength", Json::number(1))]));
-            say("additionalProperties", Json::Object(group(&KEYS, false, "")));
+            let mut entry = vec![("type".to_string(), Json::string("object"))];
+            entry.extend(group(&KEYS, false, ""));
+            say("additionalProperties", Json::Object(entry));
         }
         Kind::Choice(field) => {
             say("enum", Json::List(field(&mut settings).words().into_iter().map(Json::string).collect()));
@@ -59,12 +66,33 @@ fn property(key: &Key, top: bool, prefix: &str) -> Json {
             say("pattern", Json::string(duration::PATTERN));
         }
         Kind::OptionalDuration { .. } => {
-            say("type", Json::List(vec![Json::string("string"), Json::string("null")]));
+            say("type", or_null("string"));
             say("pattern", Json::string(duration::PATTERN));
         }
-        Kind::OptionalHeader(_) => {
-            say("type", Json::List(vec![Json::string("string"), Json::string("null")]));
-            say("pattern", Json::string(header::PATTERN));
+        Kind::OptionalShare(_) => {
+            say("type", or_null("number"));
+            say("exclusiveMinimum", Json::number(0));
+            say("maximum", Json::number(1));
+        }
+        Kind::Count { max, .. } => {
+            say("type", Json::string("integer"));
+            say("minimum", Json::number(1));
+            say("maximum", Json::number(max));
+        }
+        Kind::OptionalCount { max, .. } => {
+            say("type", or_null("integer"));
+            say("minimum", Json::number(1));
+            say("maximum", Json::number(max));
+        }
+        Kind::OptionalName { name, .. } => {
+            say("type", or_null("string"));
+            say("pattern", Json::string(name.pattern()));
+        }
+        Kind::Names { name, .. } => {
+            let item = [("type", Json::string("string")), ("pattern", Json::string(name.pattern()))];
+            say("type", Json::string("array"));
+            say("items", Json::object(item));
+            say("uniqueItems", Json::Plain("true".to_string()));
         }
         Kind::Flag(_) => say("type", Json::string("boolean")),
         Kind::List(field) => {
@@ -81,6 +109,10 @@ fn property(key: &Key, top: bool, prefix: &str) -> Json {
         say("default", default);
     }
     Json::Object(entries)
+}
+
+fn or_null(kind: &str) -> Json {
+    Json::List(vec![Json::string(kind), Json::string("null")])
 }
 
 #[cfg(test)]
@@ -112,9 +144,7 @@ mod tests {
         fn check(keys: &[Key]) {
             for key in keys {
                 assert!(key.doc.ends_with('.') && !key.doc.contains("  "), "{}: {}", key.name, key.doc);
-                if let Kind::Group(keys) = key.kind {
-                    check(keys);
-                }
+                check(key.inner());
             }
         }
         check(&KEYS);

@@ -1,60 +1,117 @@
 //! What holds between keys: applied once a level has been read and merged.
 
 use super::error::Path;
-use super::keys::{Key, Kind, Settings};
+use super::kind::{Key, Kind, Settings};
 use super::read::Reader;
+use crate::policy::breaker::BreakerPolicy;
 
-/// A key that was named: whether its value was good, and whether at this level or at the one above.
-struct Named {
-    good: bool,
-    here: bool,
+/// A key whose being named has effect on other keys; a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    InitialTokens = 1,
+    MaxTokens = 2,
+    ConsecutiveFailures = 4,
+    FailureRatio = 8,
+    Window = 16,
+    MinRequests = 32,
+}
+
+/// Which of them were named, in bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// At this level or at the one that it is merged over.
+    any: u8,
+    /// At this level.
+    here: u8,
+    /// With a value that could not be read, where they were named last.
+    bad: u8,
+}
+
+impl Marks {
+    pub fn set(&mut self, mark: Mark, good: bool) {
+        let bit = mark as u8;
+        self.any |= bit;
+        self.here |= bit;
+        self.bad = if good { self.bad & !bit } else { self.bad | bit };
+    }
+
+    /// As the level below starts with them.
+    pub fn below(self) -> Self {
+        Self { here: 0, ..self }
+    }
+
+    fn any(self, marks: &[Mark]) -> bool {
+        self.any & bits(marks) != 0
+    }
+
+    fn here(self, marks: &[Mark]) -> bool {
+        self.here & bits(marks) != 0
+    }
+
+    fn bad(self, marks: &[Mark]) -> bool {
+        self.bad & bits(marks) != 0
+    }
+}
+
+fn bits(marks: &[Mark]) -> u8 {
+    marks.iter().fold(0, |bits, mark| bits | *mark as u8)
 }
 
 impl Reader<'_> {
-    /// `above` is the level that this one was merged over; what is wrong there is not told again here.
-    pub fn settle(&mut self, keys: &'static [Key], here: &Path, above: Option<&Path>, settings: &mut Settings) {
+    /// What is wrong at the level that this one was merged over is not told again here.
+    pub fn settle(&mut self, keys: &'static [Key], here: &Path, settings: &mut Settings) {
         for key in keys {
             match key.kind {
-                Kind::Group(keys) => {
-                    let above = above.map(|above| above.key(key.name));
-                    self.settle(keys, &here.key(key.name), above.as_ref(), settings);
-                }
-                Kind::Tokens { cap: Some(cap), .. } => self.settle_cap(key, cap, here, above, settings),
+                Kind::Group(keys) => self.settle(keys, &here.key(key.name), settings),
+                Kind::OptionalGroup { keys, .. } => self.settle_breaker(keys, &here.key(key.name), settings),
+                Kind::Tokens { cap: Some(cap), .. } => self.settle_cap(key, cap, here, settings),
                 _ => {}
             }
         }
     }
 
-    fn settle_cap(&mut self, key: &Key, cap: &Key, here: &Path, above: Option<&Path>, settings: &mut Settings) {
+    fn settle_cap(&mut self, key: &Key, cap: &Key, here: &Path, settings: &mut Settings) {
         let (Kind::Tokens { field, .. }, Kind::Tokens { field: cap_field, .. }) = (&key.kind, &cap.kind) else {
             return;
         };
+        let named = settings.named;
         let most = *cap_field(settings);
-        let Some(value_named) = self.named(key, here, above) else {
+        if !named.any(&[Mark::InitialTokens]) {
             *field(settings) = most;
             return;
-        };
+        }
         let value = *field(settings);
-        let cap_named = self.named(cap, here, above);
         // A value that could not be read is in conflict with nothing.
-        if value <= most || !value_named.good || cap_named.as_ref().is_some_and(|cap| !cap.good) {
+        if value <= most || named.bad(&[Mark::InitialTokens, Mark::MaxTokens]) {
             return;
         }
-        if value_named.here {
+        if named.here(&[Mark::InitialTokens]) {
             let allowed = format!("at most `{}`, which is {most} here", cap.name);
             self.errors.add(&here.key(key.name), &value.to_string(), &allowed);
-        } else if cap_named.is_some_and(|cap| cap.here) {
+        } else if named.here(&[Mark::MaxTokens]) {
             let allowed = format!("at least `{}`, which is {value} here", key.name);
             self.errors.add(&here.key(cap.name), &most.to_string(), &allowed);
         }
     }
 
-    /// Who named a key last.
-    fn named(&self, key: &Key, here: &Path, above: Option<&Path>) -> Option<Named> {
-        let good = |level: &Path| self.met.get(&level.key(key.name)).copied();
-        match good(here) {
-            Some(good) => Some(Named { good, here: true }),
-            None => above.and_then(good).map(|good| Named { good, here: false }),
+    /// Whoever asks for a share of failures does not ask for failures in a row, and the other way round.
+    fn settle_breaker(&mut self, keys: &[Key], path: &Path, settings: &mut Settings) {
+        const ALONE: [Mark; 2] = [Mark::ConsecutiveFailures, Mark::FailureRatio];
+        let named = settings.named;
+        let mut breaker = settings.breaker.clone();
+        if named.any(&[Mark::Window, Mark::MinRequests]) && !named.any(&[Mark::FailureRatio]) {
+            breaker.failure_ratio = Some(BreakerPolicy::DEFAULT_RATIO);
         }
+        if breaker.failure_ratio.is_some() && !named.any(&[Mark::ConsecutiveFailures]) {
+            breaker.consecutive_failures = None;
+        }
+        let opens = breaker.consecutive_failures.is_some() || breaker.failure_ratio.is_some();
+        if settings.breaks && !opens && named.here(&ALONE) && !named.bad(&ALONE) {
+            let mut names = keys.iter().filter(|key| key.mark.is_some_and(|mark| ALONE.contains(&mark)));
+            let mut name = || names.next().map_or("", |key| key.name);
+            let allowed = format!("a number at `{}` or `{}`, or null for no breaker", name(), name());
+            self.errors.add(path, "a breaker that nothing opens", &allowed);
+        }
+        settings.policy.breaker = settings.breaks.then_some(breaker);
     }
 }

@@ -4,7 +4,10 @@ use super::*;
 use crate::policy::bucket::Millitokens;
 use crate::policy::outcome::{GrpcStatusSet, StatusSet};
 use crate::policy::{Budget, DepositOn, EmitStopSignal, Hold, LogDecisions, Mode, RetryAfter};
-use proptest::prelude::*;
+
+mod breaker;
+mod properties;
+mod who;
 
 fn good(text: &str) -> Config {
     Config::parse(text.as_bytes()).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
@@ -123,7 +126,7 @@ fn the_exact_name_wins_then_the_longest_glob() {
 #[test]
 fn errors_name_path_value_what_is_allowed_and_the_nearest_key() {
     let budget_keys = "`ratio`, `max_tokens`, `initial_tokens`, `min_retries_per_second` or `deposit_on`";
-    let top_keys = "`mode`, `placement`, `budget`, `retriable`, `retry_after`, `stop_signal`, `log` or `upstreams`";
+    let top_keys = "`mode`, `placement`, `budget`, `retriable`, `retry_after`, `deadline`, `idempotency`, `breaker`, `owner`, `stop_signal`, `log` or `upstreams`";
     let ratio = "a number from 0 to 10 in steps of 0.001";
     let tokens = "a number from 0 to 1000000 in steps of 0.001";
     let status = "an HTTP status from 100 to 599 or a class from \"1xx\" to \"5xx\"";
@@ -146,8 +149,7 @@ fn errors_name_path_value_what_is_allowed_and_the_nearest_key() {
         (r#"{"mode":"enforced"}"#, "mode: found the string \"enforced\", allowed is \"enforce\", \"observe\" or \"off\"; did you mean \"enforce\"?".to_string()),
         (r#"{"ratio":0.1}"#, format!("ratio: found the unknown key \"ratio\" with 0.1, allowed is {top_keys}; did you mean `budget.ratio`?")),
         (r#"{"budget.ratio":0.1}"#, format!("$[\"budget.ratio\"]: found the unknown key \"budget.ratio\" with 0.1, allowed is {top_keys}; did you mean `budget.ratio`?")),
-        (r#"{"stop_signal":{"honor":true}}"#, "stop_signal.honor: found the unknown key \"honor\" with true, allowed is `emit`".to_string()),
-        (r#"{"breaker":{}}"#, format!("breaker: found the unknown key \"breaker\" with an object, allowed is {top_keys}")),
+        (r#"{"limits":{}}"#, format!("limits: found the unknown key \"limits\" with an object, allowed is {top_keys}")),
         (r#"{"retriable":{"statuses":[503,"5xx",600]}}"#, format!("retriable.statuses[2]: found 600, allowed is {status}")),
         (r#"{"retriable":{"statuses":503}}"#, format!("retriable.statuses: found 503, allowed is an array with each item {status}")),
         (r#"{"retriable":{"grpc_statuses":[0]}}"#, format!("retriable.grpc_statuses[0]: found 0, allowed is {grpc}")),
@@ -290,7 +292,11 @@ fn the_effective_policy_names_every_key() {
             r#""deposit_on":"request"},"retriable":{"statuses":"#,
             statuses,
             r#","grpc_statuses":[1,4,8,13,14]},"retry_after":{"max":"60s","wait":false,"hold":"retries","#,
-            r#""hold_statuses":[503]},"stop_signal":{"emit":"stopped"},"log":"stops""#,
+            r#""hold_statuses":[503]},"deadline":{"accept":[{"header":"x-request-deadline-ms","format":"ms"},"#,
+            r#"{"header":"grpc-timeout","format":"grpc"}],"emit":"x-request-deadline-ms","default":null,"max":"15s","#,
+            r#""min_remaining":"0ms"},"idempotency":{"methods":["GET","HEAD","OPTIONS","TRACE","PUT","DELETE"],"#,
+            r#""key_headers":["idempotency-key"],"grpc":true},"breaker":null,"owner":{"name":null,"defer":false},"#,
+            r#""stop_signal":{"emit":"stopped","honor":true},"log":"stops""#,
         ]
         .concat()
     };
@@ -299,72 +305,4 @@ fn the_effective_policy_names_every_key() {
         format!(r#"{{"mode":"enforce","placement":"auto",{top},"upstreams":{{"a*":{{"mode":"enforce",{own}}}}}}}"#);
     assert_eq!(config.describe(), expected);
     assert_eq!(good(&config.describe_pretty()), config);
-}
-
-/// Configurations of known keys, with good and bad values.
-fn documents() -> impl Strategy<Value = String> {
-    let number = prop_oneof!["[0-9]{1,7}(\\.[0-9]{1,3})?", "-?[0-9]{1,3}(\\.[0-9]{1,5})?(e[0-9])?"];
-    let pick = |words: &'static [&'static str]| proptest::sample::select(words).prop_map(str::to_string);
-    let leaf = prop_oneof![
-        (pick(&["ratio", "max_tokens", "initial_tokens", "min_retries_per_second"]), number)
-            .prop_map(|(key, number)| format!(r#""budget":{{"{key}":{number}}}"#)),
-        "[0-9]{1,5}(\\.[0-9]{1,4})?(ms|s|m|h|)".prop_map(|text| format!(r#""retry_after":{{"max":"{text}"}}"#)),
-        pick(&[
-            "\"retry_after\":{\"wait\":true,\"hold\":\"off\"}",
-            "\"mode\":\"off\"",
-            "\"log\":\"all\"",
-            "\"stop_signal\":{\"emit\":\"none\"}",
-            "\"stop_signal\":{}",
-            "\"mode\":1"
-        ]),
-        proptest::collection::vec(95_u16..610, 0..5).prop_map(|list| format!(r#""retriable":{{"statuses":{list:?}}}"#)),
-        proptest::collection::vec(0_u8..18, 0..5)
-            .prop_map(|list| format!(r#""retriable":{{"grpc_statuses":{list:?}}}"#)),
-    ];
-    let object = proptest::collection::vec(leaf, 0..3).prop_map(|entries| entries.join(","));
-    let upstreams = proptest::collection::vec(("[a-c*]{0,3}", object.clone()), 0..3);
-    (object, upstreams).prop_map(|(top, upstreams)| {
-        let upstreams: Vec<String> =
-            upstreams.iter().map(|(name, object)| format!(r#""{name}":{{{object}}}"#)).collect();
-        let comma = if top.is_empty() { "" } else { "," };
-        format!(r#"{{{top}{comma}"upstreams":{{{}}}}}"#, upstreams.join(","))
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-    #[test]
-    fn bytes_are_read_or_refused(bytes: Vec<u8>) {
-        let _ = Config::parse(&bytes);
-    }
-
-    #[test]
-    fn json_like_text_is_read_or_refused(text in "[\\[\\]{}:,\" \\\\eu0-9.a-f*-]{0,60}") {
-        if let Err(errors) = Config::parse(text.as_bytes()) {
-            prop_assert!(errors.iter().count() > 0);
-        }
-    }
-
-    #[test]
-    fn the_effective_policy_is_the_same_configuration(text in documents()) {
-        if let Ok(config) = Config::parse(text.as_bytes()) {
-            for shown in [config.describe(), config.describe_pretty()] {
-                prop_assert_eq!(Config::parse(shown.as_bytes()), Ok(config.clone()), "{}", shown);
-            }
-        }
-    }
-
-    #[test]
-    fn odd_names_survive(name: String) {
-        let text = format!(r#"{{"upstreams":{{{}:{{"mode":"off"}}}}}}"#, super::text::quote(&name));
-        match Config::parse(text.as_bytes()) {
-            Ok(config) => {
-                prop_assert_eq!(config.policy_for(name.as_bytes()).mode, Mode::Off);
-                let shown = config.describe();
-                prop_assert_eq!(Config::parse(shown.as_bytes()), Ok(config));
-            }
-            Err(_) => prop_assert!(name.is_empty()),
-        }
-    }
 }

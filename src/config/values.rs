@@ -81,6 +81,7 @@ pub trait List {
     /// What an item may be, for an error: "an HTTP status …".
     fn allowed(&self) -> String;
     /// What an item may be, for the JSON Schema.
+    #[cfg(not(target_arch = "wasm32"))]
     fn schema(&self) -> Json;
 }
 
@@ -128,6 +129,7 @@ impl List for StatusSet {
         format!("an HTTP status from {low} to {high} or a class from \"1xx\" to \"5xx\"")
     }
 
+    #[cfg(not(target_arch = "wasm32"))]
     fn schema(&self) -> Json {
         let (low, high) = Self::RANGE;
         let status = Json::integer_from_to(low, high);
@@ -161,6 +163,7 @@ impl List for GrpcStatusSet {
         format!("a gRPC status code from {LOWEST_FAILING_GRPC} to {} (0 is OK, never a failure)", Self::MAX)
     }
 
+    #[cfg(not(target_arch = "wasm32"))]
     fn schema(&self) -> Json {
         Json::integer_from_to(LOWEST_FAILING_GRPC, Self::MAX)
     }

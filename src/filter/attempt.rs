@@ -16,13 +16,13 @@ use super::root::{Root, Served, Unlinked};
 use super::stream::{Flow, attempt_count};
 use super::vm::Vm;
 use crate::host::ContextId;
-use crate::policy::Mode;
 use crate::policy::breaker::Call;
 use crate::policy::bucket::Instant;
 use crate::policy::deadline::{Deadline, TimeLeft};
 use crate::policy::outcome::Status;
 use crate::policy::retry_after::Hint;
 use crate::policy::stop::{Reason, Retry};
+use crate::policy::{DepositOn, Mode};
 use std::rc::Rc;
 
 pub struct Attempt {
@@ -40,7 +40,10 @@ pub struct Attempt {
     ends: Option<Deadline>,
     /// When it set out, where slow calls count as failures.
     started: Option<Instant>,
-    slow: bool,
+    /// It counts as failed whatever its answer is to the router.
+    failed: bool,
+    /// Its trailers tell of a failure: no success that earns anything.
+    unsuccessful: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,8 +89,21 @@ impl Attempt {
         read_request_id(&vm, &logical, number);
         let ends = logical.deadline.get().or_else(|| deadlines::told_by_router(vm.host(), &served));
         let (unlinked, state) = (first_sight, State::InFlight);
-        let (reserved, started, slow) = (false, None, false);
-        let mut attempt = Self { vm, served, logical, context, number, state, unlinked, reserved, ends, started, slow };
+        let (reserved, started, failed, unsuccessful) = (false, None, false, false);
+        let mut attempt = Self {
+            vm,
+            served,
+            logical,
+            context,
+            number,
+            state,
+            unlinked,
+            reserved,
+            ends,
+            started,
+            failed,
+            unsuccessful,
+        };
         if attempt.take_up(left) == Arrival::Rejected {
             attempt.state = State::Refused;
             return (attempt, Flow::Pause);
@@ -222,7 +238,7 @@ impl Attempt {
             return;
         }
         let Some((headers, status)) = response::read(&self.vm) else { return };
-        self.slow = self.is_slow();
+        self.failed = status.is_upstream_failure() || self.is_slow();
         if !self.served.policy.retriable.is_failing(status) {
             self.state = State::Answered;
             self.logical.decided.set(true);
@@ -235,8 +251,7 @@ impl Attempt {
             return;
         }
         let hint = response::hint(&self.vm, &self.served, &headers, status);
-        let failed = self.slow || status.is_upstream_failure();
-        let call = Some(if failed { Call::Failed } else { Call::Good });
+        let call = Some(if self.failed { Call::Failed } else { Call::Good });
         let news = News { hint: Some((status, hint)), call, probe: logical.probe.take() };
         let in_flight = logical.live.get() > 1;
         if in_flight || logical.parked.get() > 0 {
@@ -260,6 +275,20 @@ impl Attempt {
         if let Effect::Stop(reason) = stop {
             self.logical.marked.set(true);
             reply::mark(self.vm.host(), &self.served.policy, reason.name(), &headers);
+        }
+    }
+
+    /// gRPC tells at the end how it went. In the upstream chain no property says so later.
+    pub fn on_response_trailers(&mut self) {
+        let policy = &self.served.policy;
+        let asked = policy.breaker.is_some() || policy.budget.deposit_on == DepositOn::Success;
+        if self.state != State::Answered || !asked || !self.logical.grpc.get() {
+            return;
+        }
+        if let Some(grpc) = response::grpc_status_in_trailers(&self.vm) {
+            let status = Status { http: 200, grpc: Some(grpc) };
+            self.failed |= status.is_upstream_failure();
+            self.unsuccessful = policy.retriable.is_failing(status);
         }
     }
 
@@ -335,14 +364,13 @@ impl Attempt {
     /// The end of a response that is no failure by its headers.
     fn conclude_answered(&self, complete: bool) {
         let Self { vm, served, logical, .. } = self;
-        if complete && logical.seen_by == SeenBy::Attempt {
+        if complete && logical.seen_by == SeenBy::Attempt && !self.unsuccessful {
             arrival::earn_by_success(vm, served);
         }
         if served.policy.breaker.is_none() {
             return;
         }
-        let in_trailers = || logical.grpc.get() && response::grpc_status(vm).is_some_and(is_failure);
-        if complete && !self.slow && !in_trailers() {
+        if complete && !self.failed {
             judge::went_well(vm, served, logical);
         } else {
             let call = (complete || !response::was_cancelled(vm)).then_some(Call::Failed);
@@ -388,10 +416,6 @@ fn ended_without_response(vm: &Vm) -> Outcome {
         Ok(Some(reason)) if !reason.is_empty() => Outcome::ConnectFailure,
         _ => Outcome::Reset,
     }
-}
-
-fn is_failure(grpc: u8) -> bool {
-    Status { http: 200, grpc: Some(grpc) }.is_upstream_failure()
 }
 
 /// Reads what the request headers tell, at their first sight.

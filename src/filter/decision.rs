@@ -79,10 +79,7 @@ fn render(
     d: &Decision,
 ) -> String {
     let text = |bytes: Option<&[u8]>| {
-        bytes.map_or_else(
-            || "null".to_owned(),
-            |b| serde_json::Value::from(String::from_utf8_lossy(b).into_owned()).to_string(),
-        )
+        bytes.map_or_else(|| "null".to_owned(), |b| crate::config::json_string(&String::from_utf8_lossy(b)))
     };
     let outcome = match d.outcome {
         Outcome::None => "null".to_owned(),

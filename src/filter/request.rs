@@ -96,7 +96,8 @@ impl Request {
             if logical.marked.get() && policy.emit == EmitStopSignal::None {
                 reply::silence(host);
             }
-            if logical.last.get() == Outcome::Reset || served.upstream.alone.get() {
+            if !logical.decided.get() {
+                // No attempt was answered well: it may be Envoy's own refusal.
                 reply::bulkhead(host);
             }
             if logical.not_before.get().is_some() {

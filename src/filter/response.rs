@@ -77,8 +77,14 @@ pub fn judged_call(vm: &Vm, status: Status) -> Option<Call> {
 const OVERFLOW: &[u8] = b"overflow";
 const RESPONSE_TIMEOUT: &[u8] = b"response_timeout";
 
-/// gRPC's status wherever it came, in `on_done`.
-pub fn grpc_status(vm: &Vm) -> Option<u8> {
+/// gRPC's status while the response trailers are at hand.
+pub fn grpc_status_in_trailers(vm: &Vm) -> Option<u8> {
+    let status = vm.host.header(HeaderMap::ResponseTrailers, reply::GRPC_STATUS).ok().flatten()?;
+    u8::try_from(decimal(&status)?).ok()
+}
+
+/// gRPC's status wherever it came, in `on_done` of a listener's stream.
+fn grpc_status(vm: &Vm) -> Option<u8> {
     let status = vm.host.property("response\0grpc_status").ok().flatten()?;
     u8::try_from(number(&status)?).ok()
 }

@@ -118,6 +118,13 @@ impl Stream {
         }
     }
 
+    pub fn on_response_trailers(&mut self) {
+        self.on_response_end(true);
+        if let Role::Attempt(attempt) = &mut self.role {
+            attempt.on_response_trailers();
+        }
+    }
+
     /// Every part of a response may be its last.
     pub fn on_response_end(&mut self, end: bool) {
         self.complete |= end;

@@ -29,6 +29,7 @@ impl Cas {
 pub enum HeaderMap {
     Request = 0,
     Response = 2,
+    ResponseTrailers = 3,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

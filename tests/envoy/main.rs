@@ -1,6 +1,7 @@
 //! What a user sees: the shipped configurations in real Envoys, counted at the service, read from the statistics.
 
 mod balances;
+mod breakers;
 mod callee;
 mod configuration;
 mod deadlines;
@@ -8,6 +9,7 @@ mod grpc;
 mod hedges;
 mod holds;
 mod observe;
+mod ownership;
 mod request_alone;
 mod retry_after;
 mod stops;
