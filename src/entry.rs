@@ -31,8 +31,8 @@ struct RootShell {
 impl Context for RootShell {}
 
 impl RootContext for RootShell {
-    fn on_configure(&mut self, _size: usize) -> bool {
-        self.root = Root::configure(&vm());
+    fn on_configure(&mut self, size: usize) -> bool {
+        self.root = Root::configure(&vm(), size);
         self.root.is_some()
     }
 

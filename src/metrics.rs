@@ -36,9 +36,18 @@ pub fn raw_name(labels: &[(&str, &[u8])], metric: &str) -> Vec<u8> {
     name
 }
 
-/// What would end a label early, or break a line of the text exposition, becomes `_`.
-fn clean(value: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    value.iter().map(|b| if *b == b';' || b.is_ascii_control() { b'_' } else { *b })
+/// What would end a label early, or break a line of the text exposition, is written as in a URL, and so is what would
+/// then be ambiguous: two upstreams never share a series.
+fn clean(value: &[u8]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(value.len());
+    for b in value {
+        if matches!(b, b';' | b'%') || b.is_ascii_control() {
+            clean.extend_from_slice(format!("%{b:02X}").as_bytes());
+        } else {
+            clean.push(*b);
+        }
+    }
+    clean
 }
 
 /// A metric that is defined when it is first used.
@@ -176,6 +185,6 @@ mod tests {
     #[test]
     fn labels_are_embedded_and_cannot_be_broken_out_of() {
         let name = raw_name(&[("upstream", b"a|b.c\n;.;x\xff"), ("reason", b"budget")], "n_total");
-        assert_eq!(name, b"upstream=.=a|b.c__._x\xff;.;reason=.=budget;.;n_total");
+        assert_eq!(name, b"upstream=.=a|b.c%0A%3B.%3Bx\xff;.;reason=.=budget;.;n_total");
     }
 }

@@ -62,9 +62,10 @@ impl Account {
             let (old, cas) = self.read(host, now)?;
             let present = old.unwrap_or_else(|| Record::new(budget, now)).touch(budget, now);
             let (written, answer) = change(present, now);
-            // A denial writes nothing, unless this is the first sight of the upstream or of a new rate: time has to
-            // count from here.
-            let adopted = old.is_none_or(|old| old.bucket.per_second != present.bucket.per_second);
+            // A denial writes nothing, unless this is the first sight of the upstream, of a new rate or of a new cap:
+            // time has to count from here.
+            let terms = |r: Record| (r.bucket.per_second, r.bucket.max);
+            let adopted = old.is_none_or(|old| terms(old) != terms(present));
             let after = written.unwrap_or(present);
             let rests = after.is_at_rest(budget)
                 && old.is_some_and(|old| {

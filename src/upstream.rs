@@ -24,11 +24,11 @@ pub struct Hold {
     pub status: u16,
 }
 
-/// The layout that this module writes, little endian: `version u8 · tokens i64 · credited u64 · per_second i64 ·
+/// The layout that this module writes, little endian: `version u8 · tokens i64 · credited u64 · per_second i64 · max i64 ·
 /// hold until u64 · hold status u16 · breaker state u8 · its moment u64 · lent u32 · passed u32 · streak u32 · window
 /// since u64 · slots (calls u32 · failures u32) × 10`. Hold status 0: no hold.
 const VERSION: u8 = 1;
-const LEN: usize = 144;
+const LEN: usize = 152;
 
 impl Record {
     /// An upstream that nobody has seen yet.
@@ -67,6 +67,7 @@ impl Record {
         bytes.extend_from_slice(&self.bucket.tokens.0.to_le_bytes());
         bytes.extend_from_slice(&self.bucket.credited.0.to_le_bytes());
         bytes.extend_from_slice(&self.bucket.per_second.0.to_le_bytes());
+        bytes.extend_from_slice(&self.bucket.max.0.to_le_bytes());
         bytes.extend_from_slice(&hold.until.0.to_le_bytes());
         bytes.extend_from_slice(&hold.status.to_le_bytes());
         let (state, moment, lent, passed) = match self.breaker.state {
@@ -92,11 +93,12 @@ impl Record {
         let (tokens, rest) = take(rest)?;
         let tokens = Millitokens(i64::from_le_bytes(tokens));
         if *version != VERSION {
-            let bucket = Bucket { tokens, credited: now, per_second: Millitokens::ZERO };
+            let bucket = Bucket { tokens, credited: now, per_second: Millitokens::ZERO, max: Millitokens::ZERO };
             return Some(Self { bucket, hold: None, breaker: Breaker::default() });
         }
         let (credited, rest) = take(rest)?;
         let (per_second, rest) = take(rest)?;
+        let (max, rest) = take(rest)?;
         let (until, rest) = take(rest)?;
         let (status, rest) = take(rest)?;
         let status = u16::from_le_bytes(status);
@@ -106,6 +108,7 @@ impl Record {
                 tokens,
                 credited: Instant(u64::from_le_bytes(credited)),
                 per_second: Millitokens(i64::from_le_bytes(per_second)),
+                max: Millitokens(i64::from_le_bytes(max)),
             },
             hold: (status != 0).then_some(Hold { until, status }),
             breaker: read_breaker(rest)?,
@@ -149,6 +152,7 @@ mod tests {
                 tokens: Millitokens(tokens),
                 credited: Instant(credited),
                 per_second: Millitokens(per_second),
+                max: Millitokens(12_345),
             },
             hold: hold.map(|(until, status)| Hold { until: Instant(until), status }),
             breaker: Breaker::default(),

@@ -18,10 +18,18 @@ use crate::upstream::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Let through; the record as it is then, where it was read.
-    Admitted(Option<Record>),
+    /// Let through.
+    Admitted(Known),
     /// Answered here.
     Rejected,
+}
+
+/// What is known of the record by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    Nothing,
+    /// The bucket is full, nothing is held, no failure is counted.
+    AtRest,
 }
 
 /// To be called while the request headers are at hand; `left` is the time that they leave.
@@ -38,8 +46,11 @@ pub fn arrive(vm: &Vm, served: &Served, logical: &Logical, left: Option<TimeLeft
     let earns = if budget.deposit_on == DepositOn::Request { budget.ratio } else { Millitokens::ZERO };
     let holds = policy.retry_after.hold == Hold::Requests;
     let changes = earns > Millitokens::ZERO || holds || policy.breaker.is_some();
-    if !changes || account.is_known_at_rest(host, budget) {
-        return Arrival::Admitted(None);
+    if account.is_known_at_rest(host, budget) {
+        return Arrival::Admitted(Known::AtRest);
+    }
+    if !changes {
+        return Arrival::Admitted(Known::Nothing);
     }
     let arrived = account.update(host, budget, |record, now| {
         if let Some(hold) = record.held_at(now).filter(|_| holds) {
@@ -59,20 +70,18 @@ pub fn arrive(vm: &Vm, served: &Served, logical: &Logical, left: Option<TimeLeft
             Some(Admission::Pass) | None => (Some(after), Gate::Open),
         }
     });
-    let Ok((gate, record)) = arrived else { return Arrival::Admitted(None) };
+    let Ok((gate, record)) = arrived else { return Arrival::Admitted(Known::Nothing) };
     let Gate::Shut { reason, status, until, now } = gate else {
         logical.probe.set(gate == Gate::Probe);
-        return Arrival::Admitted(Some(record));
+        return Arrival::Admitted(Known::Nothing);
     };
     match moment(vm, served, logical).reject(reason, Some(record.bucket.tokens)) {
-        Effect::Go => Arrival::Admitted(Some(record)),
+        Effect::Go => Arrival::Admitted(Known::Nothing),
         Effect::Stop(reason) => {
             let grpc = logical.grpc.get();
             // The clock's last digits are as good as dice here.
             let retry_after = Some(wait::retry_after_seconds(until.millis_from(now), now.0));
-            logical.decided.set(true);
-            reply::refuse(host, policy, &Refusal { reason, grpc, status, retry_after });
-            Arrival::Rejected
+            rejected(logical, reply::refuse(host, policy, &Refusal { reason, grpc, status, retry_after }))
         }
     }
 }
@@ -94,13 +103,15 @@ enum Gate {
 /// There is no time left, or the upload took all of it: nobody waits for an answer. Earns nothing.
 pub fn too_late(vm: &Vm, served: &Served, logical: &Logical) -> Arrival {
     match moment(vm, served, logical).reject(Reason::Deadline, None) {
-        Effect::Go => Arrival::Admitted(None),
-        Effect::Stop(_) => {
-            logical.decided.set(true);
-            deadlines::refuse(vm, served, logical.grpc.get());
-            Arrival::Rejected
-        }
+        Effect::Go => Arrival::Admitted(Known::Nothing),
+        Effect::Stop(_) => rejected(logical, deadlines::refuse(vm, served, logical.grpc.get())),
     }
+}
+
+/// A refusal that the proxy does not take lets the request pass.
+fn rejected(logical: &Logical, taken: bool) -> Arrival {
+    logical.decided.set(taken);
+    if taken { Arrival::Rejected } else { Arrival::Admitted(Known::Nothing) }
 }
 
 fn moment<'a>(vm: &'a Vm, served: &'a Served, logical: &'a Logical) -> Moment<'a> {

@@ -3,7 +3,7 @@
 //! A failing response sets a token aside before the router decides; the attempt that follows spends it, and when the
 //! response is handed down instead it goes back. So no retry is charged that was not made.
 
-use super::arrival::{self, Arrival, arrive};
+use super::arrival::{self, Arrival, Known, arrive};
 use super::deadlines;
 use super::decision::Verb;
 use super::head::Head;
@@ -26,6 +26,7 @@ use crate::policy::{DepositOn, Mode};
 use std::rc::Rc;
 
 pub struct Attempt {
+    root: Rc<Root>,
     vm: Rc<Vm>,
     served: Rc<Served>,
     logical: Rc<Logical>,
@@ -34,6 +35,8 @@ pub struct Attempt {
     state: State,
     /// No placement before it had linked it.
     unlinked: bool,
+    /// The proxy refused to say whether one had. Nothing is known of its request then, so it passes.
+    unreadable: bool,
     /// This attempt's failing response holds the request's reservation.
     reserved: bool,
     /// When the time of the request is over, where a rule asks for it and it is known.
@@ -60,13 +63,16 @@ enum State {
 
 impl Attempt {
     pub fn begin(
-        root: &Root,
+        root: &Rc<Root>,
         served: Rc<Served>,
         context: ContextId,
         link: Option<&[u8]>,
         count: Option<u32>,
+        unreadable: bool,
     ) -> (Self, Flow) {
         let vm = Rc::clone(&root.vm);
+        vm.attempts_seen.set(true);
+        served.upstream.alone.set(false);
         let linked = link.and_then(|link| vm.registry.resume(link, &served));
         let first_sight = linked.is_none();
         let logical = linked.unwrap_or_else(|| vm.registry.begin(SeenBy::Attempt));
@@ -88,9 +94,10 @@ impl Attempt {
         let left = if first_sight { read_head(&vm, &served, &logical) } else { time_left(&vm, &logical) };
         read_request_id(&vm, &logical, number);
         let ends = logical.deadline.get().or_else(|| deadlines::told_by_router(vm.host(), &served));
-        let (unlinked, state) = (first_sight, State::InFlight);
+        let (unlinked, state, root) = (first_sight, State::InFlight, Rc::clone(root));
         let (reserved, started, failed, unsuccessful) = (false, None, false, false);
         let mut attempt = Self {
+            root,
             vm,
             served,
             logical,
@@ -98,6 +105,7 @@ impl Attempt {
             number,
             state,
             unlinked,
+            unreadable,
             reserved,
             ends,
             started,
@@ -122,15 +130,24 @@ impl Attempt {
         match self.number {
             1 if self.unlinked => arrive(vm, served, logical, left),
             1 if left.is_some_and(TimeLeft::is_expired) => arrival::too_late(vm, served, logical),
-            _ => Arrival::Admitted(None),
+            _ => Arrival::Admitted(Known::Nothing),
         }
     }
 
     fn start(&mut self, left: Option<TimeLeft>) -> Flow {
-        if self.number > 1
-            && let Effect::Stop(reason) = self.admit()
-        {
-            return self.refuse(reason);
+        // A retry without a link is one whose link the proxy refused to keep: it may be a hedge beside an attempt that a
+        // refusal would kill. It passes, as after any refused call.
+        if self.number > 1 && !self.unreadable && !self.unlinked {
+            let admitted = self.admit();
+            if self.logical.seen_by == SeenBy::Attempt {
+                // What was set aside is spent: no later attempt may find it in the link.
+                let _ = self.vm.host.set_property(LINK, &self.logical.link(false));
+            }
+            if let Effect::Stop(reason) = admitted
+                && self.is_refused(reason)
+            {
+                return Flow::Pause;
+            }
         }
         let (metrics, host, logical) = (&self.served.upstream.metrics, self.vm.host(), &self.logical);
         logical.live.set(logical.live.get().saturating_add(1));
@@ -211,26 +228,30 @@ impl Attempt {
         }
     }
 
-    /// A reply ends the whole request, so a hedge is parked as long as another attempt may still answer.
-    fn refuse(&mut self, reason: Reason) -> Flow {
+    /// A reply ends the whole request, so a hedge is parked as long as another attempt may still answer. Whether it was
+    /// kept from going on: a reply that the proxy does not take lets it pass.
+    fn is_refused(&mut self, reason: Reason) -> bool {
         let (host, logical) = (self.vm.host(), &self.logical);
         let grpc = logical.grpc.get();
         if logical.live.get() == 0 && logical.parked.get() == 0 {
-            self.state = State::Refused;
-            reply::refuse(host, &self.served.policy, &Refusal::plain(reason, grpc));
-        } else {
-            self.state = State::Parked;
-            logical.parked.set(logical.parked.get().saturating_add(1));
-            logical.parked_for.set(Some(reason));
-            self.vm.parked.park(Parked {
-                context: self.context,
-                logical: logical.id,
-                reason,
-                grpc,
-                policy: Rc::clone(&self.served.policy),
-            });
+            let taken = reply::refuse(host, &self.served.policy, &Refusal::plain(reason, grpc));
+            if taken {
+                self.state = State::Refused;
+            }
+            return taken;
         }
-        Flow::Pause
+        self.state = State::Parked;
+        logical.parked.set(logical.parked.get().saturating_add(1));
+        logical.parked_for.set(Some(reason));
+        self.vm.parked.park(Parked {
+            context: self.context,
+            logical: logical.id,
+            reason,
+            grpc,
+            policy: Rc::clone(&self.served.policy),
+            tries: 0,
+        });
+        true
     }
 
     pub fn on_response_headers(&mut self) {
@@ -345,8 +366,8 @@ impl Attempt {
             }
             State::InFlight => {
                 self.conclude_unanswered();
-                if logical.live.get() == 0 && logical.parked.get() > 0 {
-                    vm.parked.release(vm, logical.id);
+                if logical.live.get() == 0 && logical.parked.get() > 0 && vm.parked.release(logical.id) {
+                    self.root.hasten();
                 }
             }
             _ => {}
@@ -356,8 +377,12 @@ impl Attempt {
             logical.give_back(vm.host());
         }
         if logical.seen_by == SeenBy::Attempt && logical.live.get() == 0 && !handed_down {
-            // Nothing of this request stays here until the next attempt: the link remembers it.
-            let _ = vm.host.set_property(LINK, &logical.link(logical.has_reservation()));
+            // Nothing of this request stays here until the next attempt: the link remembers it. If it cannot, a token
+            // that was set aside goes back, and the next attempt withdraws its own.
+            let link = logical.link(logical.has_reservation());
+            if vm.host.set_property(LINK, &link).is_err() {
+                logical.give_back(vm.host());
+            }
         }
     }
 

@@ -15,15 +15,11 @@ use super::response;
 use super::root::Served;
 use super::stream::Flow;
 use super::vm::Vm;
-use crate::host::HeaderMap;
 use crate::policy::Mode;
 use crate::policy::breaker::Call;
 use crate::policy::deadline::TimeLeft;
 use crate::policy::stop::{Retry, Verdict, decide};
 use std::rc::Rc;
-
-/// Set by the caller's Envoy.
-const ATTEMPT_COUNT: &str = "x-envoy-attempt-count";
 
 pub struct Callee {
     vm: Rc<Vm>,
@@ -35,10 +31,8 @@ pub struct Callee {
 
 impl Callee {
     pub fn begin(vm: Rc<Vm>, served: Rc<Served>) -> (Self, Flow) {
-        let sent = vm.host.header(HeaderMap::Request, ATTEMPT_COUNT).ok().flatten();
-        // Malformed or 0 is no retry.
-        let attempt = sent.as_deref().and_then(response::decimal).map_or(1, u32::from).max(1);
         let head = Head::read(&vm, &served);
+        let attempt = head.attempt;
         let left = head.left;
         let logical = vm.registry.begin(SeenBy::Callee);
         let deadline = head.deadline(&vm);
@@ -74,8 +68,7 @@ impl Callee {
             return arrival::too_late(vm, served, logical) == Arrival::Rejected;
         }
         let Effect::Stop(reason) = self.admit() else { return false };
-        reply::refuse(vm.host(), &served.policy, &Refusal::plain(reason, logical.grpc.get()));
-        true
+        reply::refuse(vm.host(), &served.policy, &Refusal::plain(reason, logical.grpc.get()))
     }
 
     /// The upload is over.

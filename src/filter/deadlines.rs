@@ -53,9 +53,10 @@ pub fn has_passed(host: &dyn Host, deadline: Deadline) -> bool {
     now(host).is_some_and(|now| deadline.remaining(now).is_expired())
 }
 
-/// Answers a request whose time is over.
-pub fn refuse(vm: &Vm, served: &Served, grpc: bool) {
-    reply::refuse(vm.host(), &served.policy, &Refusal::plain(Reason::Deadline, grpc));
+/// Answers a request whose time is over. Whether the proxy took the answer.
+#[must_use]
+pub fn refuse(vm: &Vm, served: &Served, grpc: bool) -> bool {
+    reply::refuse(vm.host(), &served.policy, &Refusal::plain(Reason::Deadline, grpc))
 }
 
 pub fn now(host: &dyn Host) -> Option<Instant> {

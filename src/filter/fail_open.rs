@@ -85,8 +85,8 @@ impl<H: Host> Host for FailOpen<H> {
     fn wall_clock(&self) -> Result<u64> {
         self.counted(self.inner.wall_clock())
     }
-    fn plugin_configuration(&self) -> Result<Vec<u8>> {
-        self.counted(self.inner.plugin_configuration())
+    fn plugin_configuration(&self, len: usize) -> Result<Vec<u8>> {
+        self.counted(self.inner.plugin_configuration(len))
     }
     fn log(&self, level: LogLevel, message: &str) {
         self.inner.log(level, message);

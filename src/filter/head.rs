@@ -2,12 +2,14 @@
 
 use super::deadlines;
 use super::reply;
+use super::response;
 use super::root::Served;
 use super::vm::Vm;
 use crate::host::HeaderMap;
 use crate::policy::Mode;
 use crate::policy::deadline::{Deadline, Format, TimeLeft, WallTime};
 
+const ATTEMPT_COUNT: &str = "x-envoy-attempt-count";
 const OWNER: &str = "x-retry-owner";
 const REQUEST_ID: &str = "x-request-id";
 /// A request id that a proxy makes has 36 bytes; one that a client brings may be of any length.
@@ -15,6 +17,8 @@ const MAX_REQUEST_ID: usize = 128;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
+    /// Which attempt the caller's Envoy says that this is. Malformed, absent or 0 is the first.
+    pub attempt: u32,
     /// x-request-id, cut to `MAX_REQUEST_ID`.
     pub request_id: Option<Vec<u8>>,
     /// `None`: the request has no deadline. Expired: it came too late.
@@ -36,7 +40,7 @@ impl Head {
     pub fn read(vm: &Vm, served: &Served) -> Self {
         // Unread, it is as any other request: what is not known stops nothing.
         let Ok(headers) = vm.host.headers(HeaderMap::Request) else {
-            return Self { repeatable: true, ..Self::default() };
+            return Self { attempt: 1, repeatable: true, ..Self::default() };
         };
         let policy = &served.policy.deadline;
         let request_id = headers.get(REQUEST_ID).map(cut);
@@ -58,7 +62,9 @@ impl Head {
         let named = headers.get(OWNER);
         let deferred = policy.defer && named.is_some() && named != own;
         let owner = named.or(own).map(cut);
+        let attempt = headers.get(ATTEMPT_COUNT).and_then(response::decimal).map_or(1, u32::from).max(1);
         Self {
+            attempt,
             request_id,
             left: read.remaining,
             grpc,

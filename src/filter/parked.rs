@@ -4,15 +4,15 @@
 //! The answer comes from the root's tick: given from the callback in which the sibling ends, it crashes Envoy.
 
 use super::reply::{self, Refusal};
-use super::vm::{TICK_MILLIS, Vm};
+use super::vm::Vm;
 use crate::host::ContextId;
 use crate::policy::Policy;
 use crate::policy::stop::Reason;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Short enough to answer within 20 ms.
-const REPLY_TICK_MILLIS: u32 = 5;
+/// Tries of one answer that the proxy refuses, a tick each; then the request is left to its timeout.
+const MAX_TRIES: u32 = 3;
 
 #[derive(Clone)]
 pub struct Parked {
@@ -21,6 +21,7 @@ pub struct Parked {
     pub reason: Reason,
     pub grpc: bool,
     pub policy: Rc<Policy>,
+    pub tries: u32,
 }
 
 #[derive(Default)]
@@ -44,27 +45,33 @@ impl ParkedReplies {
         }
     }
 
-    /// The last attempt in flight of this request has ended without a response.
-    pub fn release(&self, vm: &Vm, logical: u64) {
-        let (Ok(mut waiting), Ok(mut due)) = (self.waiting.try_borrow_mut(), self.due.try_borrow_mut()) else { return };
+    /// The last attempt in flight of this request has ended without a response. Whether there is somebody to answer.
+    pub fn release(&self, logical: u64) -> bool {
+        let (Ok(mut waiting), Ok(mut due)) = (self.waiting.try_borrow_mut(), self.due.try_borrow_mut()) else {
+            return false;
+        };
         // One reply ends the whole request, its other parked attempts with it.
-        if let Some(first) = waiting.iter().position(|p| p.logical == logical) {
-            due.push(waiting.swap_remove(first));
-            let _ = vm.host.set_tick_period(REPLY_TICK_MILLIS);
-        }
+        let Some(first) = waiting.iter().position(|p| p.logical == logical) else { return false };
+        due.push(waiting.swap_remove(first));
+        true
     }
 
-    /// Answers all that are due. To be called from a root's tick.
-    pub fn reply(&self, vm: &Vm) {
+    /// Answers all that are due. To be called from a root's tick. Whether nobody is left to be answered.
+    pub fn reply(&self, vm: &Vm) -> bool {
         let due = self.due.try_borrow_mut().map(|mut due| std::mem::take(&mut *due)).unwrap_or_default();
-        if due.is_empty() {
-            return;
-        }
-        let _ = vm.host.set_tick_period(TICK_MILLIS);
-        for parked in due {
-            if vm.host.set_effective_context(parked.context).is_ok() {
-                reply::refuse(vm.host(), &parked.policy, &Refusal::plain(parked.reason, parked.grpc));
+        let mut refused = Vec::new();
+        for mut parked in due {
+            let answered = vm.host.set_effective_context(parked.context).is_ok()
+                && reply::refuse(vm.host(), &parked.policy, &Refusal::plain(parked.reason, parked.grpc));
+            parked.tries = parked.tries.saturating_add(1);
+            if !answered && parked.tries < MAX_TRIES {
+                refused.push(parked);
             }
         }
+        let done = refused.is_empty();
+        if let Ok(mut due) = self.due.try_borrow_mut() {
+            due.extend(refused);
+        }
+        done
     }
 }

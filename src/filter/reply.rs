@@ -93,8 +93,9 @@ impl Refusal {
 }
 
 /// Answers the request in the upstream's place (RFC 9457; trailers-only where it is gRPC: the proxy then sends the
-/// body as `grpc-message`).
-pub fn refuse(host: &dyn Host, policy: &Policy, refusal: &Refusal) {
+/// body as `grpc-message`). Whether the proxy took it: if not, the request has to go on.
+#[must_use]
+pub fn refuse(host: &dyn Host, policy: &Policy, refusal: &Refusal) -> bool {
     let Refusal { reason, grpc, status, retry_after } = *refusal;
     let problem = format!(
         r#"{{"status":{status},"title":"{}","detail":"{}","reason":"{}"}}"#,
@@ -117,13 +118,15 @@ pub fn refuse(host: &dyn Host, policy: &Policy, refusal: &Refusal) {
             headers.push((PUSHBACK, NEVER));
         }
     }
-    let _ = host.reply(&LocalReply {
+    let details = format!("retry_budget_{}", reason.name());
+    let reply = LocalReply {
         status,
-        details: &format!("retry_budget_{}", reason.name()),
+        details: &details,
         headers: &headers,
         body: if grpc { reason.sentence().as_bytes() } else { problem.as_bytes() },
         grpc_status: reason.grpc_status(),
-    });
+    };
+    host.reply(&reply).is_ok()
 }
 
 /// RFC 9457 §3.1.2: with no problem type of its own, the status's own phrase (RFC 9110).

@@ -4,7 +4,7 @@
 //! Where no attempt placement is found it is alone and cannot see attempts: with an empty bucket or during a hold it
 //! switches the router's retries off, and afterwards it charges the retries that were made.
 
-use super::arrival::{self, Arrival, arrive};
+use super::arrival::{self, Arrival, Known, arrive};
 use super::deadlines;
 use super::decision::Verb;
 use super::head::Head;
@@ -21,7 +21,6 @@ use crate::policy::bucket::Millitokens;
 use crate::policy::deadline::TimeLeft;
 use crate::policy::stop::{Reason, Retry, Verdict, decide};
 use crate::policy::{EmitStopSignal, Hold, Mode};
-use crate::upstream::Record;
 use std::rc::Rc;
 
 /// Wins over the route's retry policy; 0 switches retries off.
@@ -54,14 +53,17 @@ impl Request {
     fn start(&mut self, left: Option<TimeLeft>) -> Flow {
         let Self { vm, served, logical, .. } = self;
         let host = vm.host();
-        let _ = host.set_property(LINK, &logical.link(false));
-        let Arrival::Admitted(record) = arrive(vm, served, logical, left) else {
+        let alone = served.upstream.alone.get();
+        if !alone {
+            let _ = host.set_property(LINK, &logical.link(false));
+        }
+        let Arrival::Admitted(known) = arrive(vm, served, logical, left) else {
             self.rejected = true;
             return Flow::Pause;
         };
         deadlines::limit_router(host, served, left);
-        if served.upstream.alone.get() {
-            self.suppressed = why_no_retry(vm, served, logical, record);
+        if alone {
+            self.suppressed = why_no_retry(vm, served, logical, known);
             if self.suppressed.is_some() && served.policy.mode == Mode::Enforce {
                 let _ = host.set_header(HeaderMap::Request, MAX_RETRIES, "0");
             }
@@ -96,7 +98,7 @@ impl Request {
             if logical.marked.get() && policy.emit == EmitStopSignal::None {
                 reply::silence(host);
             }
-            if !logical.decided.get() {
+            if !logical.decided.get() && !served.upstream.alone.get() {
                 // No attempt was answered well: it may be Envoy's own refusal.
                 reply::bulkhead(host);
             }
@@ -197,21 +199,17 @@ impl Request {
     }
 }
 
-/// Why retries are to be switched off, if they are; `record` where it was just read. On a host error they are not.
-fn why_no_retry(vm: &Vm, served: &Served, logical: &Logical, record: Option<Record>) -> Option<Reason> {
-    let (policy, account, host) = (&served.policy, served.account(), vm.host());
+/// Why retries are to be switched off, if they are; `known` is what the arrival learnt. On a host error they are not.
+fn why_no_retry(vm: &Vm, served: &Served, logical: &Logical, known: Known) -> Option<Reason> {
+    let policy = &served.policy;
     let retry = Retry { deferred: logical.deferred.get(), repeatable: logical.repeatable.get(), ..Retry::default() };
     let of_itself = retry.deferred || !retry.repeatable;
-    if !of_itself
-        && record.is_none()
-        && policy.budget.max >= Millitokens::ONE
-        && account.is_known_at_rest(host, &policy.budget)
-    {
+    if !of_itself && known == Known::AtRest && policy.budget.max >= Millitokens::ONE {
         return None;
     }
-    let asked = account.update(host, &policy.budget, |record, now| (None, decide(policy, &retry, record, now)));
+    let asked =
+        served.account().update(vm.host(), &policy.budget, |record, now| (None, decide(policy, &retry, record, now)));
     match asked {
-        // A hold stops nobody where it is switched off; it is then never written.
         Ok((Verdict::Stop(reason), _)) => Some(reason),
         Ok((Verdict::Allow { .. }, _)) | Err(_) => None,
     }

@@ -32,7 +32,12 @@ pub struct Root {
     served: RefCell<HashMap<Vec<u8>, Rc<Served>>>,
     inbound: Cell<Option<bool>>,
     pub unlinked: Cell<Unlinked>,
+    /// Milliseconds between two ticks, as last set.
+    period: Cell<u32>,
 }
+
+/// Short enough to answer a parked attempt within 20 ms.
+const HASTENED_MILLIS: u32 = 5;
 
 /// What a stream of this root is that no placement before it has linked. The proxy runs placements of equal
 /// configuration as one root, so it is learnt from the streams; knowing it spares the success path a host call.
@@ -42,16 +47,18 @@ pub enum Unlinked {
     Unknown,
     /// Only first attempts have been seen: nobody stands before this placement.
     FirstAttempts,
+    /// A listener's, before the service itself: there nobody mirrors requests past it.
+    Inbound,
     /// Listener streams were seen, or a first attempt turned out to be one: each has to be asked.
     Mixed,
 }
 
 impl Root {
-    /// Reads the configuration at hand. `None`, and every error in the log, when it is refused.
-    pub fn configure(vm: &Rc<Vm>) -> Option<Rc<Self>> {
+    /// Reads the configuration at hand, of so many bytes. `None`, and every error in the log, when it is refused.
+    pub fn configure(vm: &Rc<Vm>, size: usize) -> Option<Rc<Self>> {
         let host = vm.host();
         // Unreadable is not empty: defaults would then replace what the operator wrote.
-        let bytes = host.plugin_configuration().ok()?;
+        let bytes = if size == 0 { Vec::new() } else { host.plugin_configuration(size).ok()? };
         let config = match Config::parse(&bytes) {
             Ok(config) => config,
             Err(errors) => {
@@ -73,12 +80,31 @@ impl Root {
             served: RefCell::new(HashMap::new()),
             inbound: Cell::new(None),
             unlinked: Cell::default(),
+            period: Cell::new(TICK_MILLIS),
         }))
     }
 
     pub fn tick(&self) {
-        self.vm.parked.reply(&self.vm);
-        self.vm.refresh();
+        let answered = self.vm.parked.reply(&self.vm);
+        let due_in = self.vm.refresh();
+        // A hastened tick goes back to its pace, by a last shorter one, so that the gauges are not late for it.
+        let next = match (answered, self.period.get()) {
+            (false, _) => HASTENED_MILLIS,
+            (true, TICK_MILLIS) => TICK_MILLIS,
+            (true, _) => due_in,
+        };
+        self.tick_every(next);
+    }
+
+    /// Something is to be done from a tick, soon.
+    pub fn hasten(&self) {
+        self.tick_every(HASTENED_MILLIS);
+    }
+
+    fn tick_every(&self, millis: u32) {
+        if self.period.get() != millis && self.vm.host.set_tick_period(millis).is_ok() {
+            self.period.set(millis);
+        }
     }
 
     pub fn stream(self: &Rc<Self>, context: ContextId) -> Stream {

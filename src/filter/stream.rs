@@ -54,10 +54,12 @@ impl Stream {
         let host = root.vm.host();
         let forced = root.config.placement;
         // A link says that a placement before this one has seen the request: this is an attempt.
-        let link = match forced {
-            None | Some(Placement::Attempt) => host.property(LINK).ok().flatten(),
-            Some(_) => None,
+        let read = match forced {
+            None | Some(Placement::Attempt) => host.property(LINK),
+            Some(_) => Ok(None),
         };
+        let unreadable = read.is_err();
+        let link = read.ok().flatten();
         let count = if link.is_none() && forced.is_none() { self.count_unlinked() } else { None };
         let Some(served) = root.served() else { return (Role::Idle, Flow::Continue) };
         let placement = forced.unwrap_or_else(|| match (&link, count) {
@@ -73,7 +75,7 @@ impl Stream {
                 (Role::Request(request), flow)
             }
             Placement::Attempt => {
-                let (attempt, flow) = Attempt::begin(root, served, self.context, link.as_deref(), count);
+                let (attempt, flow) = Attempt::begin(root, served, self.context, link.as_deref(), count, unreadable);
                 (Role::Attempt(attempt), flow)
             }
             Placement::Callee => {
@@ -86,12 +88,17 @@ impl Stream {
     /// The attempt count of a stream without a link.
     fn count_unlinked(&self) -> Option<u32> {
         let known = &self.root.unlinked;
-        if known.get() == Unlinked::FirstAttempts {
-            return Some(1);
+        match known.get() {
+            Unlinked::FirstAttempts => return Some(1),
+            Unlinked::Inbound => return Some(0),
+            // Nobody here stands in an upstream chain.
+            Unlinked::Mixed if !self.root.vm.attempts_seen.get() => return Some(0),
+            Unlinked::Unknown | Unlinked::Mixed => {}
         }
         let count = attempt_count(&self.root.vm);
         match (count, known.get()) {
             (Some(1), Unlinked::Unknown) => known.set(Unlinked::FirstAttempts),
+            (Some(0), _) if self.root.is_inbound() => known.set(Unlinked::Inbound),
             (Some(0), _) => known.set(Unlinked::Mixed),
             _ => {}
         }

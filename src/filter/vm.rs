@@ -4,6 +4,7 @@ use super::logical::Registry;
 use super::parked::ParkedReplies;
 use crate::host::Host;
 use crate::metrics::{self, Metric, UpstreamMetrics};
+use crate::policy::bucket::Instant;
 use crate::policy::{Mode, Policy};
 use crate::store::Account;
 use crate::upstream::Record;
@@ -18,7 +19,8 @@ const OTHER: &[u8] = b"(other)";
 
 /// Gauges are at most a second behind.
 pub const TICK_MILLIS: u32 = 1000;
-const REFRESH_NANOS: u64 = 900_000_000;
+/// A tick may come a little early.
+const REFRESH_MILLIS: u64 = 900;
 /// Observations that wait for the tick at most.
 const MAX_NOTED: usize = 1024;
 
@@ -26,6 +28,8 @@ pub struct Vm {
     pub host: Box<dyn Host>,
     pub registry: Rc<Registry>,
     pub parked: ParkedReplies,
+    /// An attempt placement has been seen on this worker.
+    pub attempts_seen: Cell<bool>,
     upstreams: RefCell<HashMap<Vec<u8>, Rc<Upstream>>>,
     refreshed: Cell<u64>,
     malformed: RefCell<HashMap<String, Metric>>,
@@ -97,6 +101,7 @@ impl Vm {
             host,
             registry: Rc::new(Registry::new(first_id)),
             parked: ParkedReplies::default(),
+            attempts_seen: Cell::new(false),
             upstreams: RefCell::new(HashMap::new()),
             refreshed: Cell::new(0),
             malformed: RefCell::new(HashMap::new()),
@@ -153,27 +158,35 @@ impl Vm {
         for upstream in all.values() {
             let mine = upstream.latest.try_borrow().is_ok_and(|l| l.as_ref().is_some_and(|(name, _)| name == plugin));
             if mine {
-                upstream.used_by(plugin, &policy_for(&upstream.name));
+                let policy = policy_for(&upstream.name);
+                upstream.used_by(plugin, &policy);
+                // A lower cap cuts the balance now, not when somebody calls; time counts by the new terms from here.
+                let _ = upstream.account(policy.mode).look(self.host(), &policy.budget);
             }
         }
         self.refreshed.set(0);
     }
 
-    /// Brings the gauges up to date, at most about once a second however often it is called.
-    pub fn refresh(&self) {
-        let Ok(now) = self.host.monotonic() else { return };
-        if now.saturating_sub(self.refreshed.get()) < REFRESH_NANOS {
-            return;
+    /// Brings the gauges up to date, about once a second however often it is called. Returns the milliseconds until the
+    /// next time.
+    pub fn refresh(&self) -> u32 {
+        let Ok(now) = self.host.monotonic() else { return TICK_MILLIS };
+        let passed = Instant(now).millis_from(Instant(self.refreshed.get()));
+        if passed < REFRESH_MILLIS {
+            let left = u64::from(TICK_MILLIS).saturating_sub(passed).max(1);
+            return u32::try_from(left).unwrap_or(TICK_MILLIS);
         }
         self.refreshed.set(now);
         self.record_remaining();
-        let Ok(all) = self.upstreams.try_borrow() else { return };
-        for upstream in all.values() {
-            if let Ok(latest) = upstream.latest.try_borrow()
-                && let Some((_, policy)) = latest.as_ref()
-            {
-                upstream.refresh(self.host(), policy);
+        if let Ok(all) = self.upstreams.try_borrow() {
+            for upstream in all.values() {
+                if let Ok(latest) = upstream.latest.try_borrow()
+                    && let Some((_, policy)) = latest.as_ref()
+                {
+                    upstream.refresh(self.host(), policy);
+                }
             }
         }
+        TICK_MILLIS
     }
 }

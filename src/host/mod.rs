@@ -93,7 +93,8 @@ pub trait Host {
     fn monotonic(&self) -> Result<u64>;
     /// Nanoseconds since the epoch, on the wall clock.
     fn wall_clock(&self) -> Result<u64>;
-    fn plugin_configuration(&self) -> Result<Vec<u8>>;
+    /// All `len` bytes of it.
+    fn plugin_configuration(&self, len: usize) -> Result<Vec<u8>>;
     fn log(&self, level: LogLevel, message: &str);
 }
 

@@ -186,11 +186,11 @@ impl Host for ProxyWasm {
         Ok(now)
     }
 
-    fn plugin_configuration(&self) -> Result<Vec<u8>> {
-        let all = bytes("get_plugin_configuration", |data, len| unsafe {
-            proxy_get_buffer_bytes(BUFFER_PLUGIN_CONFIGURATION, 0, usize::MAX, data, len)
-        })?;
-        Ok(all.unwrap_or_default())
+    fn plugin_configuration(&self, len: usize) -> Result<Vec<u8>> {
+        let call = "get_plugin_configuration";
+        let all =
+            bytes(call, |data, got| unsafe { proxy_get_buffer_bytes(BUFFER_PLUGIN_CONFIGURATION, 0, len, data, got) })?;
+        all.ok_or(HostError { call, status: NOT_FOUND })
     }
 
     fn log(&self, level: LogLevel, message: &str) {

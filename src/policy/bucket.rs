@@ -76,6 +76,8 @@ pub struct Bucket {
     /// What it earns per second *until* it is next touched. Kept with the tokens, so that a configuration
     /// change cannot earn for a time when it was not yet in force.
     pub per_second: Millitokens,
+    /// What it can hold until then, for the same reason: time that passed under a lower cap fills no higher one.
+    pub max: Millitokens,
 }
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -83,7 +85,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 impl Bucket {
     pub fn new(budget: &Budget, now: Instant) -> Self {
-        Self { tokens: budget.initial, credited: now, per_second: budget.per_second }
+        Self { tokens: budget.initial, credited: now, per_second: budget.per_second, max: budget.max }
     }
 
     /// Credits the time that has passed and takes over `budget`: a lower cap cuts the balance, nothing refills it.
@@ -95,14 +97,15 @@ impl Bucket {
         let rate = u128::try_from(self.per_second.0).unwrap_or(0);
         let earned = elapsed.saturating_mul(rate).checked_div(NANOS_PER_SECOND).unwrap_or(0);
         let tokens = self.tokens.saturating_add(Millitokens(i64::try_from(earned).unwrap_or(i64::MAX)));
-        let credited = if rate == 0 || tokens >= budget.max {
+        let tokens = tokens.min(self.max.max(self.tokens));
+        let credited = if rate == 0 || tokens >= budget.max.min(self.max) {
             now.max(self.credited)
         } else {
             // Rounded up: a bucket never earns more than its rate.
             let spent = earned.saturating_mul(NANOS_PER_SECOND).div_ceil(rate);
             Instant(self.credited.0.saturating_add(u64::try_from(spent).unwrap_or(u64::MAX)))
         };
-        Self { tokens: tokens.min(budget.max), credited, per_second: budget.per_second }
+        Self { tokens: tokens.min(budget.max), credited, per_second: budget.per_second, max: budget.max }
     }
 
     /// Adds `amount`; what does not fit under the cap is lost.
@@ -148,7 +151,8 @@ mod tests {
     }
 
     fn bucket(tokens: i64, per_second: i64) -> Bucket {
-        Bucket { tokens: Millitokens(tokens), credited: Instant(0), per_second: Millitokens(per_second) }
+        let max = Millitokens(i64::MAX);
+        Bucket { tokens: Millitokens(tokens), credited: Instant(0), per_second: Millitokens(per_second), max }
     }
 
     #[test]
@@ -177,6 +181,13 @@ mod tests {
         assert_eq!(touched.tokens, Millitokens::ZERO);
         let later = Instant(hour.0 + 2_500_000_000);
         assert_eq!(touched.touch(&budget(0, 10_000, 1000), later).tokens, Millitokens(2500));
+    }
+
+    #[test]
+    fn a_higher_cap_is_not_filled_with_the_time_before_it() {
+        let hour = Instant(3_600_000_000_000);
+        let full = Bucket { max: Millitokens(2000), ..bucket(2000, 1000) };
+        assert_eq!(full.touch(&budget(0, 100_000, 1000), hour).tokens, Millitokens(2000));
     }
 
     #[test]

@@ -195,7 +195,8 @@ mod tests {
     const NOW: Instant = Instant(1_000_000_000_000);
 
     fn record(tokens: i64) -> Record {
-        let bucket = Bucket { tokens: Millitokens(tokens), credited: NOW, per_second: Millitokens(0) };
+        let max = Millitokens(10_000);
+        let bucket = Bucket { tokens: Millitokens(tokens), credited: NOW, per_second: Millitokens(0), max };
         Record { bucket, hold: None, breaker: Breaker::default() }
     }
 
