@@ -1,8 +1,9 @@
 //! Where the proxy calls in: the SDK's traits, handed on to `filter`.
 
 use crate::filter::fail_open::FailOpen;
+use crate::filter::flow::Flow;
 use crate::filter::root::Root;
-use crate::filter::stream::{Flow, Stream};
+use crate::filter::stream::Stream;
 use crate::filter::vm::Vm;
 use crate::host::{ContextId, ProxyWasm};
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
@@ -48,7 +49,7 @@ impl RootContext for RootShell {
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         // The SDK panics on `None`: a stream of a root that was never configured passes untouched.
-        Some(Box::new(StreamShell(self.root.as_ref().map(|root| root.stream(ContextId(id))))))
+        Some(Box::new(StreamShell(self.root.as_ref().map(|root| Stream::new(Rc::clone(root), ContextId(id))))))
     }
 }
 

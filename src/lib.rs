@@ -22,7 +22,6 @@ pub mod host;
 pub mod metrics;
 pub mod policy;
 pub mod store;
-pub mod upstream;
 
 #[cfg(target_arch = "wasm32")]
 mod entry;

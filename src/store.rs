@@ -4,7 +4,7 @@ use crate::host::{Cas, Host, HostError};
 use crate::metrics::RecordGauges;
 use crate::policy::Budget;
 use crate::policy::bucket::{Bucket, Instant, Millitokens};
-use crate::upstream::Record;
+use crate::policy::upstream::Record;
 use std::cell::Cell;
 
 /// Every key of this module starts so: in Istio all modules of a proxy share one namespace.

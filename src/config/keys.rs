@@ -2,8 +2,8 @@
 //! Schema all walk this table; names stand nowhere else, defaults come from `Default` of the types themselves.
 
 use super::kind::{Key, Kind};
+use super::marks::Mark;
 use super::name::Name;
-use super::settle::Mark;
 use crate::policy::bucket::Millitokens;
 
 /// Ten retries per request are a storm by any measure; what is above is a mistake in the unit (10 for 10 %).

@@ -1,7 +1,7 @@
 //! What a key is, and what the keys of one level are read into.
 
+use super::marks::{Mark, Marks};
 use super::name::Name;
-use super::settle::{Mark, Marks};
 use super::values::{Choice, List};
 use crate::policy::breaker::BreakerPolicy;
 use crate::policy::bucket::Millitokens;

@@ -11,6 +11,7 @@ mod header;
 mod json;
 mod keys;
 mod kind;
+mod marks;
 mod name;
 mod nearest;
 mod number;

@@ -7,14 +7,14 @@ use super::judge::{Effect, Moment};
 use super::logical::{Logical, Outcome};
 use super::reply::{self, Refusal};
 use super::response;
-use super::root::Served;
+use super::served::Served;
 use super::vm::Vm;
 use crate::policy::breaker::Admission;
 use crate::policy::bucket::{Instant, Millitokens};
 use crate::policy::deadline::TimeLeft;
 use crate::policy::stop::Reason;
+use crate::policy::upstream::Record;
 use crate::policy::{DepositOn, Hold, wait};
-use crate::upstream::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {

@@ -6,14 +6,16 @@
 use super::arrival::{self, Arrival, Known, arrive};
 use super::deadlines;
 use super::decision::Verb;
+use super::flow::Flow;
 use super::head::Head;
 use super::judge::{self, Allowed, Answer, Effect, Moment, News, ask};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::parked::Parked;
 use super::reply::{self, Refusal};
 use super::response;
-use super::root::{Root, Served, Unlinked};
-use super::stream::{Flow, attempt_count};
+use super::response::attempt_count;
+use super::root::{Root, Unlinked};
+use super::served::Served;
 use super::vm::Vm;
 use crate::host::ContextId;
 use crate::policy::breaker::Call;
@@ -448,7 +450,7 @@ fn read_head(vm: &Vm, served: &Served, logical: &Logical) -> Option<TimeLeft> {
     let head = Head::read(vm, served);
     head.tell_owner(vm, served);
     let (left, deadline) = (head.left, head.deadline(vm));
-    logical.keep(head, deadline);
+    head.keep(&logical, deadline);
     left
 }
 

@@ -7,13 +7,13 @@
 use super::arrival::{self, Arrival, arrive};
 use super::deadlines;
 use super::decision::Verb;
+use super::flow::Flow;
 use super::head::Head;
 use super::judge::{self, Allowed, Answer, Effect, Moment, News, ask};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::reply::{self, Refusal};
 use super::response;
-use super::root::Served;
-use super::stream::Flow;
+use super::served::Served;
 use super::vm::Vm;
 use crate::policy::Mode;
 use crate::policy::breaker::Call;
@@ -36,7 +36,7 @@ impl Callee {
         let left = head.left;
         let logical = vm.registry.begin(SeenBy::Callee);
         let deadline = head.deadline(&vm);
-        logical.keep(head, deadline);
+        head.keep(&logical, deadline);
         let mut callee = Self { vm, served, logical, attempt, refused: false };
         let flow = callee.start(left);
         (callee, flow)

@@ -2,7 +2,7 @@
 
 use super::logical::Logical;
 use super::reply::{self, Refusal};
-use super::root::Served;
+use super::served::Served;
 use super::vm::Vm;
 use crate::host::{HeaderMap, Host};
 use crate::policy::Mode;

@@ -2,7 +2,7 @@
 
 use super::deadlines;
 use super::logical::{Logical, Outcome};
-use super::root::Served;
+use super::served::Served;
 use super::vm::Vm;
 use crate::host::LogLevel;
 use crate::policy::LogDecisions;

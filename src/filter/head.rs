@@ -1,9 +1,10 @@
 //! What the headers of a request tell, read in one call while they are at hand.
 
 use super::deadlines;
+use super::logical::Logical;
 use super::reply;
 use super::response;
-use super::root::Served;
+use super::served::Served;
 use super::vm::Vm;
 use crate::host::HeaderMap;
 use crate::policy::Mode;
@@ -74,6 +75,21 @@ impl Head {
             deferred,
             grpc_timeout,
         }
+    }
+
+    /// Leaves with the request what will be needed when the headers cannot be read any more.
+    pub fn keep(self, logical: &Logical, deadline: Option<Deadline>) {
+        if let Some(id) = self.request_id {
+            let _ = logical.request_id.set(id);
+        }
+        if let Some(owner) = self.owner {
+            let _ = logical.owner.set(owner);
+        }
+        logical.deadline.set(deadline);
+        logical.repeatable.set(self.repeatable);
+        logical.deferred.set(self.deferred);
+        logical.grpc.set(self.grpc);
+        logical.grpc_timeout.set(self.grpc_timeout);
     }
 
     /// Tells the upstream who owns the retries, where the request does not.

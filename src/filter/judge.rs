@@ -2,16 +2,16 @@
 
 use super::decision::{Decision, Verb, report};
 use super::logical::{Logical, Outcome};
-use super::root::Served;
+use super::served::Served;
 use super::vm::Vm;
 use crate::policy::breaker::Call;
 use crate::policy::bucket::{Instant, Millitokens};
 use crate::policy::outcome::Status;
 use crate::policy::retry_after::Hint;
 use crate::policy::stop::{Reason, Retry, Verdict, decide};
+use crate::policy::upstream::{Hold, Record};
 use crate::policy::{Mode, Policy, wait};
 use crate::store::StoreError;
-use crate::upstream::{Hold, Record};
 
 /// An answer with the balance after it, where it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! A logical request: what its placements and attempts, all on one worker, know of each other.
 
-use super::head::Head;
-use super::root::Served;
+use super::served::Served;
 use crate::host::Host;
 use crate::policy::bucket::Instant;
 use crate::policy::deadline::Deadline;
@@ -157,21 +156,6 @@ impl Logical {
         let some = held.is_some();
         self.reservation.set(held);
         some
-    }
-
-    /// Keeps what the request headers told.
-    pub fn keep(&self, head: Head, deadline: Option<Deadline>) {
-        if let Some(id) = head.request_id {
-            let _ = self.request_id.set(id);
-        }
-        self.deadline.set(deadline);
-        if let Some(owner) = head.owner {
-            let _ = self.owner.set(owner);
-        }
-        self.repeatable.set(head.repeatable);
-        self.deferred.set(head.deferred);
-        self.grpc.set(head.grpc);
-        self.grpc_timeout.set(head.grpc_timeout);
     }
 
     /// Gives a token that was set aside back to where it came from.

@@ -4,8 +4,7 @@
 //! The answer comes from the root's tick: given from the callback in which the sibling ends, it crashes Envoy.
 
 use super::reply::{self, Refusal};
-use super::vm::Vm;
-use crate::host::ContextId;
+use crate::host::{ContextId, Host};
 use crate::policy::Policy;
 use crate::policy::stop::Reason;
 use std::cell::RefCell;
@@ -57,12 +56,12 @@ impl ParkedReplies {
     }
 
     /// Answers all that are due. To be called from a root's tick. Whether nobody is left to be answered.
-    pub fn reply(&self, vm: &Vm) -> bool {
+    pub fn reply(&self, host: &dyn Host) -> bool {
         let due = self.due.try_borrow_mut().map(|mut due| std::mem::take(&mut *due)).unwrap_or_default();
         let mut refused = Vec::new();
         for mut parked in due {
-            let answered = vm.host.set_effective_context(parked.context).is_ok()
-                && reply::refuse(vm.host(), &parked.policy, &Refusal::plain(parked.reason, parked.grpc));
+            let answered = host.set_effective_context(parked.context).is_ok()
+                && reply::refuse(host, &parked.policy, &Refusal::plain(parked.reason, parked.grpc));
             parked.tries = parked.tries.saturating_add(1);
             if !answered && parked.tries < MAX_TRIES {
                 refused.push(parked);

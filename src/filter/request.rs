@@ -7,13 +7,14 @@
 use super::arrival::{self, Arrival, Known, arrive};
 use super::deadlines;
 use super::decision::Verb;
+use super::flow::Flow;
 use super::head::Head;
 use super::judge::{self, Effect, Moment, News};
 use super::logical::{LINK, Logical, Outcome, SeenBy};
 use super::reply;
 use super::response;
-use super::root::Served;
-use super::stream::{Flow, attempt_count};
+use super::response::attempt_count;
+use super::served::Served;
 use super::vm::Vm;
 use crate::host::HeaderMap;
 use crate::policy::breaker::Call;
@@ -44,7 +45,7 @@ impl Request {
         let left = head.left;
         let logical = vm.registry.begin(SeenBy::Request);
         let deadline = head.deadline(&vm);
-        logical.keep(head, deadline);
+        head.keep(&logical, deadline);
         let mut request = Self { vm, served, logical, rejected: false, responded: false, suppressed: None };
         let flow = request.start(left);
         (request, flow)
@@ -181,8 +182,11 @@ impl Request {
         }
         if logical.attempts.get() > 0 {
             served.upstream.alone.set(false);
-        } else if let Some(attempts) = attempt_count(vm).filter(|n| *n > 0) {
-            // The router called the upstream, and no attempt placement saw it.
+        } else if let Some(attempts) = attempt_count(vm).filter(|n| *n > 0)
+            && (served.upstream.alone.get() || response::is_the_upstreams(vm))
+        {
+            // The upstream has answered, and no attempt placement saw it. (What the router answered itself, its limits
+            // being reached, no attempt placement would have seen either.)
             served.upstream.alone.set(true);
             self.charge(attempts);
         }

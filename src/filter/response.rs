@@ -1,8 +1,7 @@
 //! What a response tells.
 
 use super::reply;
-use super::root::Served;
-use super::stream::number;
+use super::served::Served;
 use super::vm::Vm;
 use crate::host::{HeaderMap, Headers};
 use crate::policy::DepositOn;
@@ -48,6 +47,13 @@ pub fn is_router_timeout(vm: &Vm) -> bool {
 
 const CODE_DETAILS: &str = "response\0code_details";
 
+/// Whether the response came from the upstream.
+pub fn is_the_upstreams(vm: &Vm) -> bool {
+    vm.host.property(CODE_DETAILS).ok().flatten().as_deref() == Some(VIA_UPSTREAM)
+}
+
+const VIA_UPSTREAM: &[u8] = b"via_upstream";
+
 /// Whether the client is the one who ended the stream.
 pub fn was_cancelled(vm: &Vm) -> bool {
     vm.host.property(CODE_DETAILS).ok().flatten().as_deref() == Some(b"downstream_remote_disconnect")
@@ -70,7 +76,7 @@ pub fn judged_call(vm: &Vm, status: Status) -> Option<Call> {
     }
     let details = vm.host.property(CODE_DETAILS).ok().flatten()?;
     let overflow = details.windows(OVERFLOW.len()).any(|part| part == OVERFLOW);
-    let upstreams = details == b"via_upstream" || details == RESPONSE_TIMEOUT || details.starts_with(b"upstream_");
+    let upstreams = details == VIA_UPSTREAM || details == RESPONSE_TIMEOUT || details.starts_with(b"upstream_");
     (upstreams && !overflow).then_some(Call::Failed)
 }
 
@@ -104,4 +110,16 @@ pub fn earns_by_success(vm: &Vm, served: &Served) -> bool {
     let Some(http) = property("response\0code").as_deref().and_then(number) else { return false };
     let http = u16::try_from(http).unwrap_or(0);
     http < 500 && !served.policy.retriable.is_failing(Status { http, grpc: grpc_status(vm) })
+}
+
+/// Envoy's count of attempts: 0 in a listener's request headers, 1…n in the upstream chain.
+const ATTEMPT_COUNT: &str = "upstream\0request_attempt_count";
+/// `None` where the host does not tell.
+pub fn attempt_count(vm: &Vm) -> Option<u32> {
+    number(&vm.host.property(ATTEMPT_COUNT).ok()??)
+}
+
+/// A number as properties bring it: 8 bytes, little endian.
+pub fn number(bytes: &[u8]) -> Option<u32> {
+    u32::try_from(u64::from_le_bytes(*bytes.first_chunk::<8>()?)).ok()
 }

@@ -1,26 +1,13 @@
 //! A root: one plugin configuration in one VM.
 
-use super::stream::Stream;
-use super::vm::{TICK_MILLIS, Upstream, Vm};
+use super::served::Served;
+use super::vm::{TICK_MILLIS, Vm};
 use crate::config::Config;
-use crate::host::{ContextId, LogLevel};
-use crate::policy::{Mode, Policy};
-use crate::store::Account;
+use crate::host::LogLevel;
+use crate::policy::Mode;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-
-/// An upstream under this root's policy for it.
-pub struct Served {
-    pub upstream: Rc<Upstream>,
-    pub policy: Rc<Policy>,
-}
-
-impl Served {
-    pub fn account(&self) -> &Account {
-        self.upstream.account(self.policy.mode)
-    }
-}
 
 /// `xds.listener_direction`: a listener that stands before the service itself.
 const INBOUND: u8 = 1;
@@ -85,7 +72,7 @@ impl Root {
     }
 
     pub fn tick(&self) {
-        let answered = self.vm.parked.reply(&self.vm);
+        let answered = self.vm.parked.reply(self.vm.host());
         let due_in = self.vm.refresh();
         // A hastened tick goes back to its pace, by a last shorter one, so that the gauges are not late for it.
         let next = match (answered, self.period.get()) {
@@ -105,10 +92,6 @@ impl Root {
         if self.period.get() != millis && self.vm.host.set_tick_period(millis).is_ok() {
             self.period.set(millis);
         }
-    }
-
-    pub fn stream(self: &Rc<Self>, context: ContextId) -> Stream {
-        Stream::new(Rc::clone(self), context)
     }
 
     /// The upstream of the stream at hand, unless it has none (no route, a redirect) or the mode is `off`.

@@ -2,22 +2,15 @@
 
 use super::attempt::Attempt;
 use super::callee::Callee;
+use super::flow::Flow;
 use super::logical::LINK;
 use super::request::Request;
+use super::response::attempt_count;
 use super::root::{Root, Unlinked};
 use crate::host::ContextId;
 use crate::policy::Placement;
 use std::rc::Rc;
 
-/// What the proxy does with the stream after a callback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    Continue,
-    Pause,
-}
-
-/// Envoy's count of attempts: 0 in a listener's request headers, 1…n in the upstream chain.
-const ATTEMPT_COUNT: &str = "upstream\0request_attempt_count";
 /// Clusters of an Istio waypoint (`inbound-vip|PORT|PROTOCOL|HOST`). Its listener is inbound, yet it is the one that
 /// retries.
 const WAYPOINT_CLUSTER: &[u8] = b"inbound-vip|";
@@ -146,14 +139,4 @@ impl Stream {
             Role::Callee(callee) => callee.on_done(complete),
         }
     }
-}
-
-/// `None` where the host does not tell.
-pub fn attempt_count(vm: &super::vm::Vm) -> Option<u32> {
-    number(&vm.host.property(ATTEMPT_COUNT).ok()??)
-}
-
-/// A number as properties bring it: 8 bytes, little endian.
-pub fn number(bytes: &[u8]) -> Option<u32> {
-    u32::try_from(u64::from_le_bytes(*bytes.first_chunk::<8>()?)).ok()
 }

@@ -2,12 +2,11 @@
 
 use super::logical::Registry;
 use super::parked::ParkedReplies;
+use super::served::Upstream;
 use crate::host::Host;
-use crate::metrics::{self, Metric, UpstreamMetrics};
+use crate::metrics::{self, Metric};
+use crate::policy::Policy;
 use crate::policy::bucket::Instant;
-use crate::policy::{Mode, Policy};
-use crate::store::Account;
-use crate::upstream::Record;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -36,61 +35,6 @@ pub struct Vm {
     remaining: Metric,
     /// Observed since the last tick: recording them there spares the requests a call.
     remaining_ms: RefCell<Vec<u64>>,
-}
-
-/// One upstream as this worker knows it.
-pub struct Upstream {
-    pub name: Vec<u8>,
-    pub metrics: UpstreamMetrics,
-    /// A request ended that no attempt placement has seen: nobody but the request placement is here.
-    pub alone: Cell<bool>,
-    enforced: Account,
-    observed: Account,
-    /// Who used it last: whose policy the gauges follow.
-    latest: RefCell<Option<(Rc<str>, Rc<Policy>)>>,
-}
-
-impl Upstream {
-    fn new(name: &[u8]) -> Self {
-        Self {
-            name: name.to_vec(),
-            metrics: UpstreamMetrics::new(name),
-            alone: Cell::new(false),
-            enforced: Account::new(name, false),
-            observed: Account::new(name, true),
-            latest: RefCell::new(None),
-        }
-    }
-
-    pub fn account(&self, mode: Mode) -> &Account {
-        match mode {
-            Mode::Observe => &self.observed,
-            Mode::Enforce | Mode::Off => &self.enforced,
-        }
-    }
-
-    /// Writes what was gathered, and brings the gauges up to date.
-    fn refresh(&self, host: &dyn Host, policy: &Policy) {
-        let account = self.account(policy.mode);
-        let good = account.take_good();
-        if good > 0
-            && let Some(breaker) = &policy.breaker
-        {
-            let _ = account.update(host, &policy.budget, |record, now| {
-                let noted = Record { breaker: record.breaker.note(breaker, good, 0, now), ..record };
-                ((noted != record).then_some(noted), ())
-            });
-        }
-        account.refresh(host, &policy.budget);
-    }
-
-    pub fn used_by(&self, plugin: &Rc<str>, policy: &Rc<Policy>) {
-        if let Ok(mut latest) = self.latest.try_borrow_mut()
-            && latest.as_ref().is_none_or(|(_, known)| !Rc::ptr_eq(known, policy))
-        {
-            *latest = Some((Rc::clone(plugin), Rc::clone(policy)));
-        }
-    }
 }
 
 impl Vm {

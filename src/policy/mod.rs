@@ -7,6 +7,7 @@ pub mod duration;
 pub mod outcome;
 pub mod retry_after;
 pub mod stop;
+pub mod upstream;
 pub mod wait;
 
 use bucket::Millitokens;

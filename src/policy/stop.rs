@@ -5,7 +5,7 @@ use super::bucket::Instant;
 use super::deadline::Deadline;
 use super::retry_after::Hint;
 use super::{Policy, wait};
-use crate::upstream::Record;
+use crate::policy::upstream::Record;
 
 /// Why a retry was stopped, or a request rejected. The order is that of the decision: the first reason that holds is
 /// the one that counts.
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::policy::breaker::{Breaker, BreakerPolicy, State};
     use crate::policy::bucket::{Bucket, Millitokens};
-    use crate::upstream::Hold;
+    use crate::policy::upstream::Hold;
 
     const NOW: Instant = Instant(1_000_000_000_000);
 
