@@ -450,7 +450,7 @@ fn read_head(vm: &Vm, served: &Served, logical: &Logical) -> Option<TimeLeft> {
     let head = Head::read(vm, served);
     head.tell_owner(vm, served);
     let (left, deadline) = (head.left, head.deadline(vm));
-    head.keep(&logical, deadline);
+    head.keep(logical, deadline);
     left
 }
 
