@@ -96,8 +96,8 @@ fn the_commands_it_shows_exist() {
         let target = line.split_whitespace().next().unwrap();
         assert!(MAKEFILE.contains(&format!("\n{target}:")), "make {target}");
     }
-    let files =
-        README.split(['`', ' ', '(', ')']).filter(|word| word.starts_with("envoy/") || word.starts_with("istio/"));
+    let words = README.split(|c: char| c.is_whitespace() || "`()".contains(c));
+    let files = words.filter(|word| word.starts_with("envoy/") || word.starts_with("istio/"));
     for file in files.map(|file| file.trim_end_matches(['.', ',', ':'])) {
         assert!(std::path::Path::new(file).exists(), "{file}");
     }
