@@ -5,11 +5,14 @@
 
 use lab::{ClosedPort, Code, Config, Envoy, GrpcOrigin, GrpcReply, Result, Value, json, tokio};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+use support::go::GoModule;
+
+mod support;
 
 const FILES: [&str; 2] = ["two-placements.yaml", "attempt-only.yaml"];
 
@@ -227,15 +230,9 @@ impl GrpcGo {
     /// Builds it, once for all tests. `None` where there is no Go that could.
     fn built() -> Option<&'static GrpcGo> {
         static BUILT: OnceLock<Option<GrpcGo>> = OnceLock::new();
-        let find = || match missing_go() {
-            None => Some(GrpcGo(build())),
-            Some(why) => {
-                let why = format!("tests/grpc_go.rs needs Go {} or newer: {why}", needed());
-                assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
-                // Past the test harness, which shows nothing of what a passing test prints.
-                let _ = writeln!(std::io::stderr(), "\nSKIPPED, NOTHING WAS TESTED: {why}\n");
-                None
-            }
+        let find = || {
+            let module = GoModule::new("grpc-go");
+            module.is_usable(false).then(|| GrpcGo(build(&module)))
         };
         BUILT.get_or_init(find).as_ref()
     }
@@ -295,40 +292,13 @@ fn parse(json: &[u8]) -> Result<Value> {
 
 // ---- Go ----
 
-fn source() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpc-go"))
-}
-
-fn go(arguments: &[&str]) -> Command {
-    let mut command = Command::new("go");
-    // The module is on its own, whatever workspace the checkout may lie in.
-    command.args(arguments).current_dir(source()).env("GOWORK", "off").stdin(Stdio::null());
-    command
-}
-
-/// The oldest Go that can build the module.
-fn needed() -> &'static str {
-    let line = include_str!("grpc-go/go.mod").lines().find_map(|line| line.strip_prefix("go "));
-    line.expect("go.mod names a version")
-}
-
-/// Why the module cannot be built here, if it cannot: Go is asked itself, which may be set up to fetch a
-/// newer Go where the module needs it.
-fn missing_go() -> Option<String> {
-    match go(&["list", "-m"]).output() {
-        Err(why) => Some(format!("cannot run `go`: {why}")),
-        Ok(output) if output.status.success() => None,
-        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().into()),
-    }
-}
-
-fn build() -> PathBuf {
+fn build(module: &GoModule) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let binary = folder.join("grpc-go");
     // A test runner may have a process for every test. The second build finds nothing to do.
     let lock = File::create(folder.join("grpc-go.lock")).expect("a file in the target folder");
     lock.lock().expect("a lock in the target folder");
-    let mut command = go(&["build", "-trimpath", "-buildvcs=false", "-o"]);
+    let mut command = module.command(&["build", "-trimpath", "-buildvcs=false", "-o"]);
     let output = command.arg(&binary).env("CGO_ENABLED", "0").output().expect("Go ran a moment ago");
     assert!(output.status.success(), "go build:\n{}", String::from_utf8_lossy(&output.stderr));
     binary
