@@ -6,7 +6,7 @@ WASM := $(TARGET)/wasm32-unknown-unknown/release/retry_budget.wasm
 # Logged by the filter at start.
 export RETRY_BUDGET_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
-.PHONY: build demo test lint bench clean help envoy
+.PHONY: build demo demo-live test lint istio-golden bench image clean help envoy
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -23,6 +23,13 @@ demo: build envoy ## Retry storms on a real Envoy, with and without the budget
 	$(CARGO) build --locked --quiet --package lab --bin demo
 	@exec $(TARGET)/debug/demo
 
+demo-live: build envoy ## The compose demo without containers; STAY=1 leaves the switches to you
+	$(CARGO) build --locked --quiet --package lab --bin origin --bin storm --bin demo-live
+	@exec $(TARGET)/debug/demo-live $(if $(STAY),--stay)
+
+image: build ## The OCI image for Istio in target/image, and the digest to pin (needs umoci)
+	@./istio/image/build.sh $(WASM) $(TARGET)/image
+
 test: build envoy ## All tests, on a real Envoy
 	$(CARGO) test --locked --workspace
 
@@ -30,11 +37,15 @@ lint: ## Formatting, lints, and no panics in src/
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --lib --target wasm32-unknown-unknown -- -D warnings
-	@if (cd tests/grpc-go && GOWORK=off go list -m) >/dev/null 2>&1; then \
-		cd tests/grpc-go && unformatted=$$(gofmt -l .) && \
-		if [ -n "$$unformatted" ]; then echo "gofmt -w is due in tests/grpc-go:" $$unformatted >&2; exit 1; fi && \
-		GOWORK=off go vet ./...; \
-	else echo "SKIPPED: tests/grpc-go is not linted, that needs Go $$(sed -n 's/^go //p' tests/grpc-go/go.mod) or newer" >&2; fi
+	@for module in grpc-go istio; do ( cd tests/$$module && \
+		if GOWORK=off go list -m >/dev/null 2>&1; then \
+			unformatted=$$(gofmt -l .); \
+			if [ -n "$$unformatted" ]; then echo "gofmt -w is due in tests/$$module:" $$unformatted >&2; exit 1; fi; \
+			GOWORK=off go vet ./...; \
+		else echo "SKIPPED: tests/$$module is not linted, that needs Go $$(sed -n 's/^go //p' go.mod) or newer" >&2; fi ) || exit 1; done
+
+istio-golden: build ## Render the Istio manifests anew (tests/istio/golden; needs Go and Istio's code)
+	cd tests/istio && GOWORK=off RETRY_BUDGET_WASM=$(abspath $(WASM)) go test -count=1 ./... -update
 
 bench: build envoy ## What the filter costs, against a control in the same run
 	$(CARGO) build --locked --quiet --package lab --bin bench

@@ -64,7 +64,9 @@ async fn all_fail_twice_is_the_price() {
         let origin = Origin::holding(CALLERS, |call| if call.attempt <= 2 { 503 } else { 200 }).await;
         let envoy = Envoy::start(&Config::load(file).upstream("orders", origin.addr())).await.unwrap();
         let answers = storm(&envoy).await;
-        assert_eq!((origin.hits(), answers.count(503)), (60, CALLERS), "{file}: {answers}");
+        assert_eq!(origin.hits(), 60, "{file}: {answers}");
+        // Hardly anybody is served: two of the ten tokens would have to go to one caller.
+        assert!(answers.count(503) >= CALLERS - 5, "{file}: {answers}");
     }
 }
 

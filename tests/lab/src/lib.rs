@@ -36,6 +36,9 @@
 //! | a gRPC service and client | [`GrpcOrigin`], [`GrpcClient`] |
 //! | HTTP clients: one request, a storm, a load | [`Client`], [`Request`], [`Answers`] |
 //! | the storms that the demo and the tests share | [`storm`] |
+//! | how long an outage lasts after its cause is gone | [`recovery`] |
+//! | commands that a machine may lack | [`tools`] |
+//! | the compose demo's topology without containers | [`live`] |
 //!
 //! Tests are `#[tokio::test]` functions under `use lab::tokio;` that return [`Result`].
 //!
@@ -46,14 +49,18 @@ mod client;
 mod config;
 mod envoy;
 mod grpc;
+pub mod live;
 mod origin;
 pub mod place;
 mod ports;
 mod process;
+pub mod progress;
+pub mod recovery;
 mod reply;
 mod serve;
 mod stats;
 pub mod storm;
+pub mod tools;
 mod wait;
 
 pub use anyhow::{Error, Result};
@@ -62,6 +69,7 @@ pub use config::{Config, Placement};
 pub use envoy::{Envoy, Refusal, chain};
 pub use grpc::{GrpcAnswer, GrpcCall, GrpcClient, GrpcOrigin, GrpcReply};
 pub use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+pub use live::Live;
 pub use origin::{Call, Origin};
 pub use place::{shipped, wasm};
 pub use ports::{ClosedPort, Resets};

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The top of the checkout.
 pub fn root() -> &'static Path {
@@ -14,13 +15,16 @@ pub fn root() -> &'static Path {
     })
 }
 
-/// The configurations in `envoy/`, by file name, sorted.
+/// The one file in `envoy/` that is for another program: the demo in containers.
+pub const COMPOSE: &str = "docker-compose.yaml";
+
+/// Envoy's configurations in `envoy/`, by file name, sorted.
 pub fn shipped() -> Vec<String> {
     let folder = root().join("envoy");
     let mut names: Vec<String> = std::fs::read_dir(&folder)
         .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.ends_with(".yaml"))
+        .filter(|name| name.ends_with(".yaml") && name != COMPOSE)
         .collect();
     names.sort();
     names
@@ -38,9 +42,27 @@ pub fn wasm() -> Result<PathBuf> {
     Ok(path)
 }
 
-fn target() -> PathBuf {
+/// Cargo's target folder.
+pub fn target() -> PathBuf {
     // A relative path counts from the top, as the Makefile and cargo's tests see it.
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// An empty folder below the target folder, for what a test makes and somebody may want to look at afterwards. No
+/// other call gets the same one.
+pub fn scratch(name: &str) -> Result<PathBuf> {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let program = std::env::current_exe()?;
+    let program = program.file_name().and_then(|name| name.to_str()).context("a program's name")?;
+    // Without the hash that cargo puts after a test's name.
+    let program = program.rsplit_once('-').map_or(program, |(name, _)| name);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let folder = target().join("tmp").join(program).join(format!("{name}-{call}"));
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 /// The Envoy binary, as `envoy/find-envoy.sh` finds it. The first call on a machine may fetch it.

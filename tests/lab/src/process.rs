@@ -21,6 +21,12 @@ impl Process {
         self.0.id()
     }
 
+    /// Asks it to end by itself (SIGTERM); the caller waits.
+    pub fn terminate(&self) {
+        // SAFETY: a plain system call. The process is not yet waited for, so its id is nobody else's.
+        unsafe { libc::kill(self.id() as i32, libc::SIGTERM) };
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.0.try_wait()?)

@@ -1,29 +1,17 @@
 //! `make demo`: retry storms on a real Envoy, with and without the budget, in one table.
 
 use anyhow::{Context, Result};
+use lab::progress::{Progress, until_stopped};
 use lab::storm::Figures;
 use lab::{Config, Envoy, Storm};
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     // Before the signals are ours: what these two run or say can be interrupted as usual.
     lab::place::envoy()?;
     lab::wasm()?;
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // Whichever comes first: the others are dropped, and with them every Envoy that is running.
-    tokio::select! {
-        done = demo() => done.map(|()| ExitCode::SUCCESS),
-        _ = interrupt.recv() => stopped(130),
-        _ = terminate.recv() => stopped(143),
-    }
-}
-
-fn stopped(code: u8) -> Result<ExitCode> {
-    eprintln!("\nStopped.");
-    Ok(ExitCode::from(code))
+    until_stopped(demo()).await
 }
 
 async fn demo() -> Result<()> {
@@ -146,35 +134,4 @@ fn range(values: Vec<f64>) -> String {
     let low = format!("{:.1}", values.iter().copied().fold(f64::INFINITY, f64::min));
     let high = format!("{:.1}", values.iter().copied().fold(0.0, f64::max));
     if low == high { low } else { format!("{low} to {high}") }
-}
-
-/// What is being run, on stderr: one line that changes on a terminal, a line each elsewhere.
-struct Progress {
-    step: usize,
-    steps: usize,
-    terminal: bool,
-}
-
-impl Progress {
-    fn new(steps: usize) -> Progress {
-        Progress { step: 0, steps, terminal: std::io::stderr().is_terminal() }
-    }
-
-    fn step(&mut self, what: &str) {
-        self.step += 1;
-        let line = format!("[{:>2}/{}] {what}", self.step, self.steps);
-        if self.terminal {
-            // Cut to a narrow terminal's width, or the line would not overwrite itself.
-            eprint!("\r\x1b[K{}", line.chars().take(79).collect::<String>());
-            let _ = std::io::stderr().flush();
-        } else {
-            eprintln!("{line}");
-        }
-    }
-
-    fn done(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
-        }
-    }
 }

@@ -1,0 +1,69 @@
+//! Commands that a machine may lack: what needs one is skipped there, loudly, and fails on CI.
+
+use crate::place;
+use anyhow::{Context, Result, bail, ensure};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+/// Where this command is; `None`, after saying so on stderr, where it is not. `what` needs it, `install` says
+/// where it comes from. On CI (`CI=true`) a command that is not there is a panic: nothing is skipped silently.
+pub fn find(command: &str, what: &str, install: &str) -> Option<PathBuf> {
+    let found = on_path(command);
+    if found.is_none() {
+        skip(&format!("{what} needs {command} ({install})"));
+    }
+    found
+}
+
+/// Says that something is not tested here, and why; on CI it panics instead.
+pub fn skip(why: &str) {
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
+    // Past the test harness, which shows nothing of what a passing test prints.
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED, NOT TESTED HERE: {why}\n");
+}
+
+/// The first file of this name on the `PATH`.
+pub fn on_path(command: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(command)).find(|file| file.is_file())
+}
+
+/// Runs a command to its end: what it printed, or an error with all that it said.
+pub fn run(command: &mut Command) -> Result<String> {
+    let Output { status, stdout, stderr } = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    ensure!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    Ok(stdout.into_owned())
+}
+
+/// The func-e that the demo's image runs too.
+pub const FUNC_E_VERSION: &str = "1.6.0";
+
+/// func-e: `$FUNC_E`, else one that Go builds once into the target folder; `None` where there is no Go.
+pub fn func_e() -> Result<Option<PathBuf>> {
+    // One build at a time; a panic of another test does not matter here.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _one = BUILDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(path) = std::env::var_os("FUNC_E") {
+        let path = place::root().join(path);
+        ensure!(path.is_file(), "FUNC_E is {}, which is no file", path.display());
+        return Ok(Some(path));
+    }
+    let folder = place::target().join("func-e").join(FUNC_E_VERSION);
+    let binary = folder.join("func-e");
+    if !binary.is_file() {
+        let Some(go) = on_path("go") else { return Ok(None) };
+        std::fs::create_dir_all(&folder)?;
+        let module = format!("github.com/tetratelabs/func-e/cmd/func-e@v{FUNC_E_VERSION}");
+        let mut install = Command::new(go);
+        // Without cgo: it then takes the home from $HOME.
+        install.args(["install", &module]).envs([("GOWORK", "off"), ("CGO_ENABLED", "0")]).env("GOBIN", &folder);
+        run(install.current_dir(&folder)).context("func-e cannot be built")?;
+        if !binary.is_file() {
+            bail!("go install left no func-e in {}", folder.display());
+        }
+    }
+    Ok(Some(binary))
+}
