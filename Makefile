@@ -6,7 +6,7 @@ WASM := $(TARGET)/wasm32-unknown-unknown/release/retry_budget.wasm
 # Logged by the filter at start.
 export RETRY_BUDGET_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
-.PHONY: build demo demo-live test lint istio-golden bench image clean help envoy
+.PHONY: build demo demo-live test test-matrix lint istio-golden bench image clean help envoy
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -19,9 +19,10 @@ build: ## The module and the native command retry-budget
 envoy: ## Find or fetch an Envoy and print its path
 	@./envoy/find-envoy.sh
 
-demo: build envoy ## Retry storms on a real Envoy, with and without the budget
-	$(CARGO) build --locked --quiet --package lab --bin demo
-	@exec $(TARGET)/debug/demo
+demo: build envoy ## Retry storms and a recovery on real Envoys, with and without the budget (RENEW=--renew: README's curves)
+	$(CARGO) build --locked --quiet --package lab --bin demo --bin recovery
+	@$(TARGET)/debug/demo
+	@exec $(TARGET)/debug/recovery $(RENEW)
 
 demo-live: build envoy ## The compose demo without containers; STAY=1 leaves the switches to you
 	$(CARGO) build --locked --quiet --package lab --bin origin --bin storm --bin demo-live
@@ -32,6 +33,12 @@ image: build ## The OCI image for Istio in target/image, and the digest to pin (
 
 test: build envoy ## All tests, on a real Envoy
 	$(CARGO) test --locked --workspace
+
+# Istio 1.28 has Envoy 1.36, and so on to 1.31, which has 1.39.
+test-matrix: build ## The Envoy tests on every Envoy that is supported
+	@for version in 1.36.4 1.37.0 1.38.2 1.39.3 1.40.0; do \
+		echo "Envoy $$version"; ENVOY_VERSION=$$version \
+		$(CARGO) test --locked --quiet --test envoy --test control --test shipped --test istio_live || exit 1; done
 
 lint: ## Formatting, lints, and no panics in src/
 	$(CARGO) fmt --all --check

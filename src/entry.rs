@@ -87,6 +87,12 @@ impl HttpContext for StreamShell {
         Action::Continue
     }
 
+    fn on_log(&mut self) {
+        if let Some(stream) = &mut self.0 {
+            stream.on_log();
+        }
+    }
+
     fn on_http_response_body(&mut self, _size: usize, end: bool) -> Action {
         if let Some(stream) = &mut self.0 {
             stream.on_response_end(end);

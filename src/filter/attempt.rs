@@ -73,7 +73,6 @@ impl Attempt {
         unreadable: bool,
     ) -> (Self, Flow) {
         let vm = Rc::clone(&root.vm);
-        vm.attempts_seen.set(true);
         served.upstream.alone.set(false);
         let linked = link.and_then(|link| vm.registry.resume(link, &served));
         let first_sight = linked.is_none();

@@ -84,8 +84,6 @@ impl Stream {
         match known.get() {
             Unlinked::FirstAttempts => return Some(1),
             Unlinked::Inbound => return Some(0),
-            // Nobody here stands in an upstream chain.
-            Unlinked::Mixed if !self.root.vm.attempts_seen.get() => return Some(0),
             Unlinked::Unknown | Unlinked::Mixed => {}
         }
         let count = attempt_count(&self.root.vm);
@@ -128,6 +126,13 @@ impl Stream {
     /// Every part of a response may be its last.
     pub fn on_response_end(&mut self, end: bool) {
         self.complete |= end;
+    }
+
+    /// Called for streams of a listener alone: what was taken for an attempt is found out.
+    pub fn on_log(&mut self) {
+        if matches!(self.role, Role::Attempt(_)) {
+            self.root.unlinked.set(Unlinked::Mixed);
+        }
     }
 
     pub fn on_done(&mut self) {

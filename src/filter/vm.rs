@@ -27,8 +27,6 @@ pub struct Vm {
     pub host: Box<dyn Host>,
     pub registry: Rc<Registry>,
     pub parked: ParkedReplies,
-    /// An attempt placement has been seen on this worker.
-    pub attempts_seen: Cell<bool>,
     upstreams: RefCell<HashMap<Vec<u8>, Rc<Upstream>>>,
     refreshed: Cell<u64>,
     malformed: RefCell<HashMap<String, Metric>>,
@@ -45,7 +43,6 @@ impl Vm {
             host,
             registry: Rc::new(Registry::new(first_id)),
             parked: ParkedReplies::default(),
-            attempts_seen: Cell::new(false),
             upstreams: RefCell::new(HashMap::new()),
             refreshed: Cell::new(0),
             malformed: RefCell::new(HashMap::new()),

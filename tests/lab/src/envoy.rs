@@ -89,7 +89,13 @@ impl Envoy {
         let admin = admin_file(&self.folder);
         let ready = eventually("Envoy to be ready", async || {
             if let Some(status) = self.process.ended()? {
-                bail!("Envoy ended at its start ({status}):\n{}", tail(&read(&log_file(&self.folder))));
+                let log = read(&log_file(&self.folder));
+                if lacks_v8(&log) {
+                    bail!(
+                        "this Envoy was built without V8, in which wasm filters run: take another (ENVOY_VERSION=1.40.0)"
+                    );
+                }
+                bail!("Envoy ended at its start ({status}):\n{}", tail(&log));
             }
             Ok(is_live(&admin).await.then_some(()))
         });
@@ -321,6 +327,11 @@ fn log_file(folder: &TempDir) -> PathBuf {
 
 fn access_file(folder: &TempDir) -> PathBuf {
     folder.path().join("access")
+}
+
+/// Envoy lists at its start what was built into it.
+fn lacks_v8(log: &str) -> bool {
+    log.lines().any(|line| line.contains("envoy.wasm.runtime: ") && !line.contains("envoy.wasm.runtime.v8"))
 }
 
 /// A file's text, empty where it is not there yet.

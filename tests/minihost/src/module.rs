@@ -55,7 +55,8 @@ impl ModuleFile {
 pub fn module_path() -> PathBuf {
     let built = || {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        workspace.join("target/wasm32-unknown-unknown/release/retry_budget.wasm")
+        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+        workspace.join(target).join("wasm32-unknown-unknown/release/retry_budget.wasm")
     };
     std::env::var_os(MODULE_VARIABLE).map_or_else(built, PathBuf::from)
 }
