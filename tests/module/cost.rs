@@ -24,9 +24,9 @@ fn request(fields: usize) -> Stream {
 }
 
 /// Runs requests until nothing is new any more, then one that is counted.
-fn assert_cheap(place: fn(&Root) -> Router, more: usize, adapt: impl Fn(Stream) -> Stream) {
+fn assert_cheap(policy: &str, place: fn(&Root) -> Router, more: usize, adapt: impl Fn(Stream) -> Stream) {
     for fields in [10, 60] {
-        let worker = Worker::new(FULL);
+        let worker = Worker::new(policy);
         let router = place(&worker.root);
         for _ in 0..3 {
             ok(router.send(&adapt(request(fields)), |_| Ending::Status(200)));
@@ -50,21 +50,37 @@ fn assert_cheap(place: fn(&Root) -> Router, more: usize, adapt: impl Fn(Stream) 
 
 #[test]
 fn both_placements() {
-    assert_cheap(Router::both, 0, |stream| stream);
+    assert_cheap(FULL, Router::both, 0, |stream| stream);
 }
 
 #[test]
 fn the_attempt_placement_alone() {
-    assert_cheap(Router::attempt_alone, 0, |stream| stream);
+    assert_cheap(FULL, Router::attempt_alone, 0, |stream| stream);
 }
 
 #[test]
 fn the_request_placement_alone() {
-    assert_cheap(Router::request_alone, MORE_ALONE, |stream| stream);
+    assert_cheap(FULL, Router::request_alone, MORE_ALONE, |stream| stream);
 }
 
 #[test]
 fn the_callee_placement() {
     let called = |stream: Stream| stream.inbound().with("x-envoy-attempt-count", "1");
-    assert_cheap(Router::callee, 0, called);
+    assert_cheap(FULL, Router::callee, 0, called);
+}
+
+/// With the breaker closed and no failure on record it is as cheap, whatever opens it.
+#[test]
+fn a_closed_breaker() {
+    for breaker in [r#"{}"#, r#"{"failure_ratio":0.5}"#, r#"{"slow_call":"1s"}"#] {
+        let policy = format!(r#"{{"breaker":{breaker}}}"#);
+        assert_cheap(&policy, Router::both, 0, |stream| stream);
+    }
+}
+
+/// A deadline costs each placement three calls more at most.
+#[test]
+fn a_request_with_a_deadline() {
+    assert_cheap(FULL, Router::both, 3, |stream| stream.with("x-request-deadline-ms", "1000"));
+    assert_cheap(FULL, Router::attempt_alone, 3, |stream| stream.with("x-request-deadline-ms", "1000"));
 }

@@ -47,14 +47,16 @@ impl Ctx {
         self.with_map("proxy_on_request_trailers", MapType::RequestTrailers, trailers, &[count])
     }
 
-    /// `proxy_on_response_headers`, with the stream's latest response. A listener's property `response.code` is its
-    /// status from now on, as in Envoy.
+    /// `proxy_on_response_headers`, with the stream's latest response. A listener's properties `response.code` and
+    /// `response.code_details` (`via_upstream`, unless it is a local reply) tell of it from now on, as in Envoy.
     pub fn response_headers(&self, end_of_stream: bool) -> Result<Action> {
         let headers = self.stream.lock().response_headers.clone();
         let count = lock_headers(&headers).len();
         let status = lock_headers(&headers).text(":status").and_then(|status| status.parse().ok());
         if let Some(status) = status.filter(|_| self.listener) {
             self.set_response_code(Some(status));
+            let local = self.stream.local_replies().pop().map(|reply| reply.details);
+            self.set_property(&["response", "code_details"], local.unwrap_or_else(|| "via_upstream".to_owned()));
         }
         let args = [count as u32, u32::from(end_of_stream)];
         self.with_map("proxy_on_response_headers", MapType::ResponseHeaders, headers, &args)
