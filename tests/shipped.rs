@@ -15,6 +15,7 @@ fn each_has_the_filter_where_its_name_says() {
     let placements = |name: &str| Config::load(name).placements();
     let expected = [
         ("attempt-only.yaml", 1),
+        ("bulkhead.yaml", 2),
         ("callee.yaml", 1),
         ("cluster-filters.yaml", 1),
         ("control.yaml", 0),
