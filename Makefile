@@ -9,7 +9,7 @@ export RETRY_BUDGET_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 .PHONY: build demo demo-live test test-matrix lint istio-golden bench image clean help envoy
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 build: ## The module and the native command retry-budget
 	$(CARGO) build --locked --release --lib --target wasm32-unknown-unknown
