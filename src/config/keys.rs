@@ -124,11 +124,16 @@ const MAX_TOKENS_KEY: Key = Key::marked(
     Kind::Tokens { max: MAX_TOKENS, cap: None, field: |s| &mut s.policy.budget.max },
 );
 
-static RETRIABLE: [Key; 2] = [
+static RETRIABLE: [Key; 3] = [
     Key::new(
         "statuses",
         "HTTP statuses and classes (5xx) of failing responses. Add what the route's retriable_status_codes adds.",
         Kind::List(|s| &mut s.policy.retriable.statuses),
+    ),
+    Key::new(
+        "headers",
+        "Response headers (the route's retriable-headers) that make a response failing, whatever its status.",
+        Kind::Names { name: Name::Header, field: |s| &mut s.policy.retriable.headers },
     ),
     Key::new(
         "grpc_statuses",
@@ -137,7 +142,7 @@ static RETRIABLE: [Key; 2] = [
     ),
 ];
 
-static RETRY_AFTER: [Key; 4] = [
+static RETRY_AFTER: [Key; 5] = [
     Key::new(
         "max",
         "Longest delay that is obeyed by waiting or holding, such as 250ms, 1.5s or 2m. A longer one means: do not \
@@ -155,6 +160,11 @@ static RETRY_AFTER: [Key; 4] = [
         "What a hint stops for the whole upstream until it is over: retries: everybody's retries. requests: new \
          requests, too. off: nothing.",
         Kind::Choice(|s| &mut s.policy.retry_after.hold),
+    ),
+    Key::new(
+        "obey",
+        "false: hints neither delay, stop nor hold anything, for routes whose retries go to another provider.",
+        Kind::Flag(|s| &mut s.policy.retry_after.obey),
     ),
     Key::new(
         "hold_statuses",
@@ -175,16 +185,18 @@ static DEADLINE: [Key; 5] = [
         "Header that tells the upstream the milliseconds left, on every attempt of a request with a deadline; null: none.",
         Kind::OptionalName { name: Name::Header, field: |s| &mut s.policy.deadline.emit },
     ),
-    Key::new(
+    Key::marked(
+        Mark::DefaultDeadline,
         "default",
-        "Deadline of a request that brings none; null: it has none.",
-        Kind::OptionalDuration { min: 1, max: MAX_DEADLINE_MS, field: |s| &mut s.policy.deadline.default },
+        "Deadline of a request that brings none, at most max; null: it has none.",
+        Kind::OptionalDuration {
+            min: 1,
+            max: MAX_DEADLINE_MS,
+            cap: Some(&MAX_DEADLINE_KEY),
+            field: |s| &mut s.policy.deadline.default,
+        },
     ),
-    Key::new(
-        "max",
-        "A longer deadline is cut to this. Envoy's timeout then replaces the route's: keep it at that.",
-        Kind::Duration { min: 1, max: MAX_DEADLINE_MS, field: |s| &mut s.policy.deadline.max },
-    ),
+    MAX_DEADLINE_KEY,
     Key::new(
         "min_remaining",
         "Time that a retry needs at least; with less left the failure is final.",
@@ -192,11 +204,25 @@ static DEADLINE: [Key; 5] = [
     ),
 ];
 
-static IDEMPOTENCY: [Key; 3] = [
+const MAX_DEADLINE_KEY: Key = Key::marked(
+    Mark::MaxDeadline,
+    "max",
+    "The longest deadline that is enforced, in place of the route's timeout: keep it at that. A longer one leaves \
+     the route's timeout alone, and the upstream is told what is really left.",
+    Kind::Duration { min: 1, max: MAX_DEADLINE_MS, field: |s| &mut s.policy.deadline.max },
+);
+
+static IDEMPOTENCY: [Key; 4] = [
     Key::new(
         "methods",
         "Methods that may be repeated, in upper case as in the request: they are case-sensitive.",
         Kind::Names { name: Name::Method, field: |s| &mut s.policy.idempotency.methods },
+    ),
+    Key::new(
+        "reset",
+        "What an attempt without a response means for other methods: unknown: it may have been processed, so no retry. \
+         unsent: it was not, because the routes retry only what never was.",
+        Kind::Choice(|s| &mut s.policy.idempotency.reset),
     ),
     Key::new(
         "key_headers",
@@ -239,7 +265,7 @@ static BREAKER: [Key; 7] = [
     Key::new(
         "slow_call",
         "A call whose response headers take longer counts as failed; null: however long they take.",
-        Kind::OptionalDuration { min: 1, max: MAX_DEADLINE_MS, field: |s| &mut s.breaker.slow_call },
+        Kind::OptionalDuration { min: 1, max: MAX_DEADLINE_MS, cap: None, field: |s| &mut s.breaker.slow_call },
     ),
     Key::new(
         "open_for",

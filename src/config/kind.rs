@@ -77,10 +77,11 @@ pub enum Kind {
         max: u64,
         field: fn(&mut Settings) -> &mut u64,
     },
-    /// The same, or `null` for none.
+    /// The same, or `null` for none. With a `cap`, a key beside it, the value may not exceed the other's.
     OptionalDuration {
         min: u64,
         max: u64,
+        cap: Option<&'static Key>,
         field: fn(&mut Settings) -> &mut Option<u64>,
     },
     /// A name, or `null` for none.

@@ -9,6 +9,8 @@ pub enum Mark {
     FailureRatio = 8,
     Window = 16,
     MinRequests = 32,
+    DefaultDeadline = 64,
+    MaxDeadline = 128,
 }
 
 /// Which of them were named, in bits.

@@ -93,7 +93,9 @@ impl<'a> Reader<'a> {
             Kind::Count { max, field } => set(field(settings), count(node, max)),
             Kind::OptionalCount { max, field } => set(field(settings), or_null(node, count(node, max))),
             Kind::Duration { min, max, field } => set(field(settings), millis(node, min, max)),
-            Kind::OptionalDuration { min, max, field } => set(field(settings), or_null(node, millis(node, min, max))),
+            Kind::OptionalDuration { min, max, field, .. } => {
+                set(field(settings), or_null(node, millis(node, min, max)))
+            }
             Kind::OptionalName { name, field } => set(field(settings), or_null(node, name.read(node))),
             Kind::Flag(field) => match node.open() {
                 Value::Bool(value) => set(field(settings), Some(value)),

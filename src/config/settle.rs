@@ -1,8 +1,9 @@
 //! What holds between keys: applied once a level has been read and merged.
 
+use super::duration;
 use super::error::Path;
 use super::kind::{Key, Kind, Settings};
-use super::marks::Mark;
+use super::marks::{Mark, Marks};
 use super::read::Reader;
 use crate::policy::breaker::BreakerPolicy;
 
@@ -13,33 +14,51 @@ impl Reader<'_> {
             match key.kind {
                 Kind::Group(keys) => self.settle(keys, &here.key(key.name), settings),
                 Kind::OptionalGroup { keys, .. } => self.settle_breaker(keys, &here.key(key.name), settings),
-                Kind::Tokens { cap: Some(cap), .. } => self.settle_cap(key, cap, here, settings),
+                Kind::Tokens { cap: Some(cap), .. } => self.settle_tokens(key, cap, here, settings),
+                Kind::OptionalDuration { cap: Some(cap), .. } => self.settle_duration(key, cap, here, settings),
                 _ => {}
             }
         }
     }
 
-    fn settle_cap(&mut self, key: &Key, cap: &Key, here: &Path, settings: &mut Settings) {
+    /// What is not named follows its cap.
+    fn settle_tokens(&mut self, key: &Key, cap: &Key, here: &Path, settings: &mut Settings) {
         let (Kind::Tokens { field, .. }, Kind::Tokens { field: cap_field, .. }) = (&key.kind, &cap.kind) else {
             return;
         };
-        let named = settings.named;
         let most = *cap_field(settings);
-        if !named.any(&[Mark::InitialTokens]) {
+        if !settings.named.any(key.mark.as_slice()) {
             *field(settings) = most;
-            return;
         }
         let value = *field(settings);
+        if value > most {
+            self.above_cap(here, settings.named, (key, &value.to_string()), (cap, &most.to_string()));
+        }
+    }
+
+    fn settle_duration(&mut self, key: &Key, cap: &Key, here: &Path, settings: &mut Settings) {
+        let (Kind::OptionalDuration { field, .. }, Kind::Duration { field: cap_field, .. }) = (&key.kind, &cap.kind)
+        else {
+            return;
+        };
+        let most = *cap_field(settings);
+        if let Some(value) = field(settings).filter(|value| *value > most) {
+            let quoted = |millis| format!("\"{}\"", duration::text(millis));
+            self.above_cap(here, settings.named, (key, &quoted(value)), (cap, &quoted(most)));
+        }
+    }
+
+    /// Told at the key that this level names.
+    fn above_cap(&mut self, here: &Path, named: Marks, (key, value): (&Key, &str), (cap, most): (&Key, &str)) {
+        let (key_mark, cap_mark) = (key.mark.as_slice(), cap.mark.as_slice());
         // A value that could not be read is in conflict with nothing.
-        if value <= most || named.bad(&[Mark::InitialTokens, Mark::MaxTokens]) {
+        if named.bad(key_mark) || named.bad(cap_mark) {
             return;
         }
-        if named.here(&[Mark::InitialTokens]) {
-            let allowed = format!("at most `{}`, which is {most} here", cap.name);
-            self.errors.add(&here.key(key.name), &value.to_string(), &allowed);
-        } else if named.here(&[Mark::MaxTokens]) {
-            let allowed = format!("at least `{}`, which is {value} here", key.name);
-            self.errors.add(&here.key(cap.name), &most.to_string(), &allowed);
+        if named.here(key_mark) {
+            self.errors.add(&here.key(key.name), value, &format!("at most `{}`, which is {most} here", cap.name));
+        } else if named.here(cap_mark) {
+            self.errors.add(&here.key(cap.name), most, &format!("at least `{}`, which is {value} here", key.name));
         }
     }
 

@@ -39,8 +39,8 @@ fn every_key_reaches_its_field() {
     let config = good(
         r#"{"mode": "observe", "placement": "callee", "log": "all", "stop_signal": {"emit": "failed"},
             "budget": {"ratio": 0.25, "max_tokens": 20, "initial_tokens": 5.5, "min_retries_per_second": 1e-3, "deposit_on": "success"},
-            "retriable": {"statuses": ["5XX", 404], "grpc_statuses": [14, 1]},
-            "retry_after": {"max": "1m30s", "wait": true, "hold": "requests", "hold_statuses": [429, 503]}}"#,
+            "retriable": {"statuses": ["5XX", 404], "headers": ["X-Shed"], "grpc_statuses": [14, 1]},
+            "retry_after": {"max": "1m30s", "wait": true, "hold": "requests", "obey": false, "hold_statuses": [429, 503]}}"#,
     );
     assert_eq!(config.placement, Some(Placement::Callee));
     let policy = config.policy_for(b"any");
@@ -56,9 +56,10 @@ fn every_key_reaches_its_field() {
     };
     assert_eq!(policy.budget, expected);
     assert_eq!(policy.retriable.statuses, (500..=599).chain([404]).collect::<StatusSet>());
+    assert_eq!(policy.retriable.headers, ["x-shed"]);
     assert_eq!(policy.retriable.grpc_statuses, [1, 14].into_iter().collect::<GrpcStatusSet>());
     let hold_statuses = [429, 503].into_iter().collect();
-    let expected = RetryAfter { max_ms: 90_000, wait: true, hold: Hold::Requests, hold_statuses };
+    let expected = RetryAfter { max_ms: 90_000, wait: true, hold: Hold::Requests, obey: false, hold_statuses };
     assert_eq!(policy.retry_after, expected);
     assert_eq!(good(r#"{"placement": "auto"}"#), Config::default());
 }
@@ -160,6 +161,9 @@ fn errors_name_path_value_what_is_allowed_and_the_nearest_key() {
         (r#"{"retry_after":{"max":null}}"#, format!("retry_after.max: found null, allowed is {delay}")),
         (r#"{"retry_after":{"wait":"true"}}"#, "retry_after.wait: found the string \"true\", allowed is true or false".to_string()),
         (r#"{"retry_after":{"hold":"request"}}"#, "retry_after.hold: found the string \"request\", allowed is \"retries\", \"requests\" or \"off\"; did you mean \"requests\"?".to_string()),
+        (r#"{"retry_after":{"obey":"false"}}"#, "retry_after.obey: found the string \"false\", allowed is true or false".to_string()),
+        (r#"{"retriable":{"headers":["x-shed","X-Shed"]}}"#, "retriable.headers[1]: found the string \"X-Shed\", allowed is the name of a header field, each once".to_string()),
+        (r#"{"retriable":{"header":[]}}"#, "retriable.header: found the unknown key \"header\" with an array, allowed is `statuses`, `headers` or `grpc_statuses`; did you mean `headers`?".to_string()),
         (r#"{"retry_after":{"hold_statuses":[99]}}"#, format!("retry_after.hold_statuses[0]: found 99, allowed is {status}")),
         (r#"{"upstreams":{"orders":{"budget":{"ratio":11}}}}"#, format!("upstreams.orders.budget.ratio: found 11, allowed is {ratio}")),
         (r#"{"upstreams":{"outbound|80||a.b":{"budget":{"ratio":11}}}}"#, format!("upstreams[\"outbound|80||a.b\"].budget.ratio: found 11, allowed is {ratio}")),
@@ -252,6 +256,47 @@ fn initial_tokens_fit_into_the_bucket_merged_too() {
 }
 
 #[test]
+fn a_default_deadline_is_one_that_is_enforced_merged_too() {
+    for (text, error) in [
+        (
+            r#"{"deadline":{"default":"20s"}}"#,
+            r#"deadline.default: found "20s", allowed is at most `max`, which is "15s" here"#,
+        ),
+        (
+            r#"{"deadline":{"max":"1s","default":"1001ms"}}"#,
+            r#"deadline.default: found "1.001s", allowed is at most `max`, which is "1s" here"#,
+        ),
+        (
+            r#"{"deadline":{"default":"2s"},"upstreams":{"a":{"deadline":{"max":"500ms"}}}}"#,
+            r#"upstreams.a.deadline.max: found "500ms", allowed is at least `default`, which is "2s" here"#,
+        ),
+        (
+            r#"{"upstreams":{"a":{"deadline":{"default":"3s"}}},"deadline":{"max":"2s"}}"#,
+            r#"upstreams.a.deadline.default: found "3s", allowed is at most `max`, which is "2s" here"#,
+        ),
+        // Told once, where it was made.
+        (
+            r#"{"deadline":{"default":"20s"},"upstreams":{"a":{},"b":{"deadline":{"max":"20s"}}}}"#,
+            r#"deadline.default: found "20s", allowed is at most `max`, which is "15s" here"#,
+        ),
+        // What could not be read is in conflict with nothing.
+        (
+            r#"{"deadline":{"default":"20s","max":"0s"}}"#,
+            r#"deadline.max: found the string "0s", allowed is a duration from "1ms" to "86400s" in whole milliseconds, such as "250ms", "1.5s" or "2m""#,
+        ),
+    ] {
+        assert_eq!(bad(text), [error], "{text}");
+    }
+    let config = good(
+        r#"{"deadline":{"max":"20s","default":"20s"},"upstreams":{"a":{"deadline":{"max":"1s","default":null}},"b":{"deadline":{"max":"1m"}}}}"#,
+    );
+    let deadline = |upstream: &str| config.policy_for(upstream.as_bytes()).deadline.clone();
+    assert_eq!((deadline("a").max, deadline("a").default), (1_000, None));
+    assert_eq!((deadline("b").max, deadline("b").default), (60_000, Some(20_000)));
+    assert_eq!((deadline("c").max, deadline("c").default), (20_000, Some(20_000)));
+}
+
+#[test]
 fn all_errors_are_told() {
     let errors = bad(
         r#"{"mode":"on","budget":{"ratio":-1,"max":1},"retriable":{"statuses":[1,2]},"upstreams":{"a":{"log":"some","placement":"auto"}}}"#,
@@ -291,10 +336,10 @@ fn the_effective_policy_names_every_key() {
             r#""budget":{"ratio":0.1,"max_tokens":3.5,"initial_tokens":3.5,"min_retries_per_second":0,"#,
             r#""deposit_on":"request"},"retriable":{"statuses":"#,
             statuses,
-            r#","grpc_statuses":[1,4,8,13,14]},"retry_after":{"max":"60s","wait":false,"hold":"retries","#,
-            r#""hold_statuses":[503]},"deadline":{"accept":[{"header":"x-request-deadline-ms","format":"ms"},"#,
+            r#","headers":[],"grpc_statuses":[1,4,8,13,14]},"retry_after":{"max":"60s","wait":false,"hold":"retries","#,
+            r#""obey":true,"hold_statuses":[503]},"deadline":{"accept":[{"header":"x-request-deadline-ms","format":"ms"},"#,
             r#"{"header":"grpc-timeout","format":"grpc"}],"emit":"x-request-deadline-ms","default":null,"max":"15s","#,
-            r#""min_remaining":"0ms"},"idempotency":{"methods":["GET","HEAD","OPTIONS","TRACE","PUT","DELETE"],"#,
+            r#""min_remaining":"0ms"},"idempotency":{"methods":["GET","HEAD","OPTIONS","TRACE","PUT","DELETE"],"reset":"unknown","#,
             r#""key_headers":["idempotency-key"],"grpc":true},"breaker":null,"owner":{"name":null,"defer":false},"#,
             r#""stop_signal":{"emit":"stopped","honor":true},"log":"stops""#,
         ]

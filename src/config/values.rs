@@ -4,7 +4,7 @@ use super::json::{Node, Value};
 use super::number;
 use super::write::Json;
 use crate::policy::outcome::{GrpcStatusSet, StatusSet};
-use crate::policy::{DepositOn, EmitStopSignal, Hold, LogDecisions, Mode, Placement};
+use crate::policy::{DepositOn, EmitStopSignal, Hold, LogDecisions, Mode, Placement, Reset};
 
 /// A field that is one of several words.
 pub trait Choice {
@@ -65,6 +65,10 @@ impl Words for EmitStopSignal {
 impl Words for Hold {
     const WORDS: &'static [(&'static str, Self)] =
         &[("retries", Self::Retries), ("requests", Self::Requests), ("off", Self::Off)];
+}
+
+impl Words for Reset {
+    const WORDS: &'static [(&'static str, Self)] = &[("unknown", Self::Unknown), ("unsent", Self::Unsent)];
 }
 
 impl Words for LogDecisions {
@@ -220,6 +224,7 @@ mod tests {
         check(DepositOn::default());
         check(EmitStopSignal::default());
         check(Hold::default());
+        check(Reset::default());
         check(LogDecisions::default());
     }
 }

@@ -115,6 +115,8 @@ pub struct RetryAfter {
     /// Whether Envoy is handed the delay (`retry_after.wait`); if not, a response that asks for one is not retried.
     pub wait: bool,
     pub hold: Hold,
+    /// Whether a hint stops, delays or holds anything at all (`retry_after.obey`).
+    pub obey: bool,
     /// Statuses whose hint holds the upstream (`retry_after.hold_statuses`).
     pub hold_statuses: StatusSet,
 }
@@ -123,7 +125,13 @@ impl Default for RetryAfter {
     /// Overload, a 503, is the upstream's; a 429 is one caller's. A minute is longer than a client waits, and short
     /// enough to find out soon that an upstream which promised to be away for an hour is back.
     fn default() -> Self {
-        Self { max_ms: 60_000, wait: false, hold: Hold::default(), hold_statuses: [503].into_iter().collect() }
+        Self {
+            max_ms: 60_000,
+            wait: false,
+            hold: Hold::default(),
+            obey: true,
+            hold_statuses: [503].into_iter().collect(),
+        }
     }
 }
 
@@ -155,11 +163,23 @@ impl Default for Honor {
     }
 }
 
+/// What an attempt that ended without a response means for a method that is not idempotent (`idempotency.reset`). A
+/// refused connection is known to have sent nothing, and needs no such rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reset {
+    /// It may have been processed.
+    #[default]
+    Unknown,
+    /// It was not: the routes retry only what never was. (No attribute tells a refused stream from another reset.)
+    Unsent,
+}
+
 /// `idempotency.*`: which requests may be repeated although their outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     /// In upper case, as on the wire.
     pub methods: Vec<String>,
+    pub reset: Reset,
     /// In lower case. A request that has one of these names its own repetition.
     pub key_headers: Vec<String>,
     /// gRPC: its route policy names the codes that are safe.
@@ -171,6 +191,7 @@ impl Default for Idempotency {
     fn default() -> Self {
         Self {
             methods: ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].map(str::to_owned).into(),
+            reset: Reset::default(),
             key_headers: vec!["idempotency-key".to_owned()],
             grpc: true,
         }

@@ -81,9 +81,12 @@ impl FromIterator<u8> for GrpcStatusSet {
 }
 
 /// `retriable.*`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retriable {
     pub statuses: StatusSet,
+    /// Response headers, in lower case, that make a response failing whatever its status (the route's
+    /// `retriable-headers`).
+    pub headers: Vec<String>,
     pub grpc_statuses: GrpcStatusSet,
 }
 
@@ -94,6 +97,7 @@ impl Default for Retriable {
     fn default() -> Self {
         Self {
             statuses: (500..=599).chain([409, 425, 429]).collect(),
+            headers: Vec::new(),
             grpc_statuses: [1, 4, 8, 13, 14].into_iter().collect(),
         }
     }

@@ -1,18 +1,19 @@
 //! Which requests are repeated, by whom, and who obeys whom.
 
 use super::*;
-use crate::policy::{Honor, Idempotency, Owner};
+use crate::policy::{Honor, Idempotency, Owner, Reset};
 
 #[test]
 fn every_key_reaches_its_field() {
     let policy = good(
-        r#"{"idempotency": {"methods": ["GET", "PROPFIND"], "key_headers": ["Idempotency-Key", "x-request-token"], "grpc": false},
+        r#"{"idempotency": {"methods": ["GET", "PROPFIND"], "reset": "unsent", "key_headers": ["Idempotency-Key", "x-request-token"], "grpc": false},
             "owner": {"name": "edge/eu-1", "defer": true}, "stop_signal": {"honor": false}}"#,
     )
     .policy_for(b"any");
     let text = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let expected = Idempotency {
         methods: text(&["GET", "PROPFIND"]),
+        reset: Reset::Unsent,
         key_headers: text(&["idempotency-key", "x-request-token"]),
         grpc: false,
     };
@@ -49,8 +50,9 @@ fn errors_name_the_item() {
         (r#""idempotency":{"key_headers":["a","A"]}"#, format!("idempotency.key_headers[1]: found the string \"A\", allowed is {header}")),
         (r#""idempotency":{"key_headers":[":path"]}"#, format!("idempotency.key_headers[0]: found the string \":path\", allowed is {header}")),
         (r#""idempotency":{"key_headers":[1]}"#, format!("idempotency.key_headers[0]: found 1, allowed is {header}")),
+        (r#""idempotency":{"reset":"unset"}"#, "idempotency.reset: found the string \"unset\", allowed is \"unknown\" or \"unsent\"; did you mean \"unsent\"?".to_string()),
         (r#""idempotency":{"grpc":"true"}"#, "idempotency.grpc: found the string \"true\", allowed is true or false".to_string()),
-        (r#""idempotency":{"method":[]}"#, "idempotency.method: found the unknown key \"method\" with an array, allowed is `methods`, `key_headers` or `grpc`; did you mean `methods`?".to_string()),
+        (r#""idempotency":{"method":[]}"#, "idempotency.method: found the unknown key \"method\" with an array, allowed is `methods`, `reset`, `key_headers` or `grpc`; did you mean `methods`?".to_string()),
         (r#""owner":{"name":""}"#, format!("owner.name: found the string \"\", allowed is {owner}")),
         (r#""owner":{"name":"a b"}"#, format!("owner.name: found the string \"a b\", allowed is {owner}")),
         (r#""owner":{"name":7}"#, format!("owner.name: found 7, allowed is {owner}")),

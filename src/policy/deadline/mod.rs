@@ -26,7 +26,7 @@ pub struct DeadlinePolicy {
     pub accept: Vec<Accept>,
     /// Header that tells the upstream the milliseconds left; none: not told.
     pub emit: Option<String>,
-    /// Milliseconds for a request that brings no valid deadline; none: it has none.
+    /// Milliseconds for a request that brings no valid deadline, at most `max`; none: it has none.
     pub default: Option<u64>,
     /// Milliseconds that a longer deadline is cut to, the default too.
     pub max: u64,
