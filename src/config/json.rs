@@ -1,12 +1,13 @@
 //! JSON as it was written: repeated keys stay, numbers keep their digits. `serde_json::Value` keeps neither.
 
 use super::text;
-use serde::de::IgnoredAny;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use std::fmt;
 
 /// One value, still text: opened level by level, so nothing is read that no rule asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a>(&'a str);
+pub struct Node<'a>(&'a RawValue);
 
 /// A [`Node`], opened.
 pub enum Value<'a> {
@@ -41,105 +42,69 @@ impl<'a> Node<'a> {
                 why: "a byte that is not UTF-8".to_string(),
             }
         })?;
-        match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => Ok(Self(text.trim_ascii())),
-            Err(error) => {
-                let (line, column, why) = (error.line(), error.column(), error.to_string());
-                let position = format!(" at line {line} column {column}");
-                Err(Broken { line, column, why: why.strip_suffix(&position).unwrap_or(&why).to_string() })
-            }
-        }
+        serde_json::from_str(text).map(Self).map_err(|error| {
+            let (line, column, why) = (error.line(), error.column(), error.to_string());
+            let position = format!(" at line {line} column {column}");
+            Broken { line, column, why: why.strip_suffix(&position).unwrap_or(&why).to_string() }
+        })
     }
 
     pub fn open(self) -> Value<'a> {
-        match self.0.bytes().next() {
-            Some(b'{') => object(self.0),
-            Some(b'[') => Value::Array(parts(self.0).into_iter().map(Self).collect()),
-            Some(b'"') => text_of(self.0).map_or(Value::NotText, Value::String),
-            Some(b't') => Value::Bool(true),
-            Some(b'f') => Value::Bool(false),
-            Some(b'n') => Value::Null,
-            _ => Value::Number(self.0),
-        }
-    }
-}
-
-/// The document is known to be well-formed: what follows need not look for errors, only for places.
-fn object(text: &str) -> Value<'_> {
-    let mut entries = Vec::new();
-    let mut parts = parts(text).into_iter();
-    while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
-        let Some(key) = text_of(key) else { return Value::NotText };
-        entries.push((key, Node(value)));
-    }
-    Value::Object(entries)
-}
-
-/// What stands between the separators of an array or object; keys and values of an object take turns.
-fn parts(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    // After the bracket that opens it.
-    let (mut depth, mut start) = (0_usize, 1);
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        if quoted {
-            quoted = escaped || byte != b'"';
-            escaped = !escaped && byte == b'\\';
-            continue;
-        }
-        match byte {
-            b'"' => quoted = true,
-            b'[' | b'{' => depth = depth.saturating_add(1),
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth == 0 || (depth == 1 && matches!(byte, b',' | b':')) {
-            parts.extend(text.get(start..at).map(str::trim_ascii));
-            start = at.saturating_add(1);
-        }
-    }
-    // Only in `[]` and `{}` is there a part without anything.
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
-/// What a JSON string means; `None` where half a surrogate pair stands in it.
-fn text_of(quoted: &str) -> Option<String> {
-    let mut units = Vec::new();
-    let mut chars = quoted.strip_prefix('"')?.strip_suffix('"')?.chars();
-    while let Some(c) = chars.next() {
-        let c = match c {
-            '\\' => match chars.next()? {
-                'u' => {
-                    let digits = [chars.next()?, chars.next()?, chars.next()?, chars.next()?];
-                    let digits = digits.iter().map(|digit| digit.to_digit(16));
-                    let unit = digits.fold(0, |unit: u32, digit| (unit << 4) | digit.unwrap_or(0));
-                    units.push(u16::try_from(unit).ok()?);
-                    continue;
-                }
-                'b' => '\u{8}',
-                'f' => '\u{c}',
-                'n' => '\n',
-                'r' => '\r',
-                't' => '\t',
-                itself => itself,
-            },
-            plain => plain,
+        let text = self.0.get();
+        let opened = match text.bytes().next() {
+            Some(b'{') => serde_json::from_str(text).map(|Entries(entries)| Value::Object(entries)),
+            Some(b'[') => serde_json::from_str(text)
+                .map(|items: Vec<&RawValue>| Value::Array(items.into_iter().map(Node).collect())),
+            Some(b'"') => serde_json::from_str(text).map(Value::String),
+            Some(b't') => Ok(Value::Bool(true)),
+            Some(b'f') => Ok(Value::Bool(false)),
+            Some(b'n') => Ok(Value::Null),
+            _ => Ok(Value::Number(text)),
         };
-        units.extend_from_slice(c.encode_utf16(&mut [0; 2]));
+        // The document is known to be well-formed: nothing else can be wrong with it.
+        opened.unwrap_or(Value::NotText)
     }
-    String::from_utf16(&units).ok()
+}
+
+/// The entries of an object, in order and repeated, as no map would keep them.
+struct Entries<'a>(Vec<(String, Node<'a>)>);
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut entries = Vec::new();
+                while let Some((key, value)) = map.next_entry()? {
+                    entries.push((key, Node(value)));
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
 }
 
 impl fmt::Display for Node<'_> {
     /// For an error: the value as written where it is small, else its type.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.open() {
-            Value::Object(_) => f.write_str("an object"),
-            Value::Array(_) => f.write_str("an array"),
-            Value::NotText => f.write_str("text with half a surrogate pair"),
-            Value::String(_) => write!(f, "the string {}", text::source_short(self.0)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => f.write_str(&text::source_short(self.0)),
+        let text = self.0.get();
+        match text.bytes().next() {
+            Some(b'{' | b'"') if matches!(self.open(), Value::NotText) => {
+                f.write_str("text with half a surrogate pair")
+            }
+            Some(b'{') => f.write_str("an object"),
+            Some(b'[') => f.write_str("an array"),
+            Some(b'"') => write!(f, "the string {}", text::source_short(text)),
+            _ => f.write_str(&text::source_short(text)),
         }
     }
 }

@@ -198,6 +198,7 @@ fn broken_json_has_a_line_and_a_column() {
         bad(r#"{"mode":"\ud800"}"#),
         ["mode: found text with half a surrogate pair, allowed is \"enforce\", \"observe\" or \"off\""]
     );
+    assert_eq!(bad(r#"{"\udc00":1}"#), ["$: found text with half a surrogate pair, allowed is an object"]);
 }
 
 #[test]
