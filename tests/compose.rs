@@ -221,9 +221,7 @@ fn check_by_envoy(service: &str, file: &Path) -> Result<String> {
     let (compose, folder) = (Compose::load()?, place::scratch(service)?);
     let service = compose.service(service)?;
     let stand_in = "#!/bin/sh\n[ \"$1\" = run ] && shift && exec \"$ENVOY\" --mode validate -l warn \"$@\"\n";
-    // By another process: what this one has open for writing, a fork of another test keeps from being run.
-    let write = "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"";
-    tools::run(Command::new("sh").args(["-c", write, "sh", stand_in]).arg(folder.join("func-e")))?;
+    tools::script(&folder.join("func-e"), stand_in)?;
     let mut command = Command::new(place::root().join("envoy/demo/run-envoy.sh"));
     command
         .arg(file)

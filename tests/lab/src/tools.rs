@@ -3,7 +3,7 @@
 use crate::place;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
@@ -36,6 +36,13 @@ pub fn run(command: &mut Command) -> Result<String> {
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     ensure!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
     Ok(stdout.into_owned())
+}
+
+/// An executable script, written by another process: what this one has open for writing, a fork in another thread
+/// would keep from being run.
+pub fn script(path: &Path, text: &str) -> Result<()> {
+    let write = r#"printf %s "$1" >"$2" && chmod 755 "$2""#;
+    run(Command::new("sh").args(["-c", write, "sh", text]).arg(path)).map(drop)
 }
 
 /// The func-e that the demo's image runs too.
