@@ -23,12 +23,12 @@ envoy: ## Find or fetch an Envoy and print its path
 	@./envoy/find-envoy.sh
 
 demo: build envoy ## Retry storms and a recovery on real Envoys, with and without the budget (RENEW=--renew: README's curves)
-	$(CARGO) build --locked --quiet --package lab --bin demo --bin recovery
+	$(CARGO) build --locked --quiet --package demo --bin demo --bin recovery
 	@$(TARGET)/debug/demo
 	@exec $(TARGET)/debug/recovery $(RENEW)
 
 demo-live: build envoy ## The compose demo without containers; STAY=1 leaves the switches to you
-	$(CARGO) build --locked --quiet --package lab --bin origin --bin storm --bin demo-live
+	$(CARGO) build --locked --quiet --package demo --bin origin --bin storm --bin demo-live
 	@exec $(TARGET)/debug/demo-live $(if $(STAY),--stay)
 
 image: build ## The OCI image for Istio in target/image, and the digest to pin (needs umoci)

@@ -1,10 +1,11 @@
 //! The demo in containers (`envoy/docker-compose.yaml`, `envoy/demo/`), as far as it can be judged without an engine:
 //! the compose file and its Dockerfile, what they mount and build, the very configurations that Envoy gets.
-//! `tests/monitoring.rs` judges what Prometheus and Grafana get, `tests/lab/tests/live.rs` runs the same topology.
+//! `monitoring.rs` judges what Prometheus and Grafana get, `live.rs` runs the same topology.
 //!
 //! Where a command is missing these tests say so and pass; on CI they fail.
 
-use lab::live::compose::{Compose, read_yaml};
+use demo::func_e;
+use demo::live::compose::{Compose, read_yaml};
 use lab::{Result, Value, json, place, tools};
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,10 +34,13 @@ fn docker_compose_accepts_it() -> Result<()> {
             command.arg("compose");
             command
         }
-        None => match tools::find("docker-compose", "tests/compose.rs", "Debian: apt-get install docker-compose") {
-            Some(compose) => Command::new(compose),
-            None => return Ok(()),
-        },
+        None => {
+            match tools::find("docker-compose", "envoy/demo/tests/compose.rs", "Debian: apt-get install docker-compose")
+            {
+                Some(compose) => Command::new(compose),
+                None => return Ok(()),
+            }
+        }
     };
     tools::run(command.arg("-f").arg(place::root().join("envoy/docker-compose.yaml")).args(["config", "--quiet"]))?;
     Ok(())
@@ -185,7 +189,7 @@ fn the_versions_are_those_of_the_tests() -> Result<()> {
         dockerfile.lines().filter_map(|line| line.strip_prefix(&start)).map(str::to_string).collect::<BTreeSet<_>>()
     };
     assert_eq!(args("ENVOY_VERSION"), BTreeSet::from([envoy.expect("a version").to_string()]));
-    assert_eq!(args("FUNC_E_VERSION"), BTreeSet::from([tools::FUNC_E_VERSION.to_string()]));
+    assert_eq!(args("FUNC_E_VERSION"), BTreeSet::from([func_e::VERSION.to_string()]));
     Ok(())
 }
 
