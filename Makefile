@@ -6,12 +6,15 @@ WASM := $(TARGET)/wasm32-unknown-unknown/release/retry_budget.wasm
 # Logged by the filter at start.
 export RETRY_BUDGET_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
-.PHONY: build demo demo-live test test-matrix lint istio-golden bench image clean help envoy
+.PHONY: toolchain build demo demo-live test test-matrix lint istio-golden bench image clean help envoy
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-build: ## The module and the native command retry-budget
+toolchain: ## Install what rust-toolchain.toml names, unless it is there
+	@./.ci/toolchain
+
+build: toolchain ## The module and the native command retry-budget
 	$(CARGO) build --locked --release --lib --target wasm32-unknown-unknown
 	$(CARGO) build --locked --release --bin retry-budget
 	@ls -l $(WASM) $(TARGET)/release/retry-budget
@@ -20,12 +23,12 @@ envoy: ## Find or fetch an Envoy and print its path
 	@./envoy/find-envoy.sh
 
 demo: build envoy ## Retry storms and a recovery on real Envoys, with and without the budget (RENEW=--renew: README's curves)
-	$(CARGO) build --locked --quiet --package lab --bin demo --bin recovery
+	$(CARGO) build --locked --quiet --package demo --bin demo --bin recovery
 	@$(TARGET)/debug/demo
 	@exec $(TARGET)/debug/recovery $(RENEW)
 
 demo-live: build envoy ## The compose demo without containers; STAY=1 leaves the switches to you
-	$(CARGO) build --locked --quiet --package lab --bin origin --bin storm --bin demo-live
+	$(CARGO) build --locked --quiet --package demo --bin origin --bin storm --bin demo-live
 	@exec $(TARGET)/debug/demo-live $(if $(STAY),--stay)
 
 image: build ## The OCI image for Istio in target/image, and the digest to pin (needs umoci)
@@ -40,7 +43,7 @@ test-matrix: build ## The Envoy tests on every Envoy that is supported
 		echo "Envoy $$version"; ENVOY_VERSION=$$version \
 		$(CARGO) test --locked --quiet --test envoy --test control --test shipped --test istio_live || exit 1; done
 
-lint: ## Formatting, lints, and no panics in src/
+lint: toolchain ## Formatting, lints, and no panics in src/
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --lib --target wasm32-unknown-unknown -- -D warnings

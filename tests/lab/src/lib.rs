@@ -1,4 +1,4 @@
-//! The lab: real Envoys, scripted services and clients, for the integration tests and the demo.
+//! The lab: real Envoys, scripted services and clients, for the integration tests, the demo and the benchmark.
 //!
 //! ```no_run
 //! # async fn example() -> lab::Result<()> {
@@ -36,9 +36,8 @@
 //! | a gRPC service and client | [`GrpcOrigin`], [`GrpcClient`] |
 //! | HTTP clients: one request, a storm, a load | [`Client`], [`Request`], [`Answers`] |
 //! | the storms that the demo and the tests share | [`storm`] |
-//! | how long an outage lasts after its cause is gone | [`recovery`] |
 //! | commands that a machine may lack | [`tools`] |
-//! | the compose demo's topology without containers | [`live`] |
+//! | processes that end with this one | [`Process`] |
 //!
 //! Tests are `#[tokio::test]` functions under `use lab::tokio;` that return [`Result`].
 //!
@@ -49,13 +48,10 @@ mod client;
 mod config;
 mod envoy;
 mod grpc;
-pub mod live;
 mod origin;
 pub mod place;
 mod ports;
 mod process;
-pub mod progress;
-pub mod recovery;
 mod reply;
 mod serve;
 mod stats;
@@ -69,10 +65,10 @@ pub use config::{Config, Placement};
 pub use envoy::{Envoy, Refusal, chain};
 pub use grpc::{GrpcAnswer, GrpcCall, GrpcClient, GrpcOrigin, GrpcReply};
 pub use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-pub use live::Live;
 pub use origin::{Call, Origin};
 pub use place::{shipped, wasm};
 pub use ports::{ClosedPort, Resets};
+pub use process::Process;
 pub use reply::Reply;
 pub use serde_json::{Value, json};
 pub use stats::Stats;

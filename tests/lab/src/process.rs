@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
 
 /// A running process, killed when dropped.
-pub(crate) struct Process(Child);
+pub struct Process(Child);
 
 impl Process {
     /// Starts it. On Linux the kernel kills it should this process end without dropping it.

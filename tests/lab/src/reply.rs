@@ -8,11 +8,12 @@ use std::time::Duration;
 /// An answer, or the way in which there is none. `503.into()` is a plain 503.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
     pub(crate) trailers: HeaderMap,
-    pub(crate) body: Bytes,
-    pub(crate) delay: Duration,
+    pub body: Bytes,
+    /// Before any of it.
+    pub delay: Duration,
     pub(crate) end: End,
 }
 

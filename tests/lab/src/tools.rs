@@ -1,11 +1,9 @@
 //! Commands that a machine may lack: what needs one is skipped there, loudly, and fails on CI.
 
-use crate::place;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Mutex;
 
 /// Where this command is; `None`, after saying so on stderr, where it is not. `what` needs it, `install` says
 /// where it comes from. On CI (`CI=true`) a command that is not there is a panic: nothing is skipped silently.
@@ -38,32 +36,9 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(stdout.into_owned())
 }
 
-/// The func-e that the demo's image runs too.
-pub const FUNC_E_VERSION: &str = "1.6.0";
-
-/// func-e: `$FUNC_E`, else one that Go builds once into the target folder; `None` where there is no Go.
-pub fn func_e() -> Result<Option<PathBuf>> {
-    // One build at a time; a panic of another test does not matter here.
-    static BUILDING: Mutex<()> = Mutex::new(());
-    let _one = BUILDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(path) = std::env::var_os("FUNC_E") {
-        let path = place::root().join(path);
-        ensure!(path.is_file(), "FUNC_E is {}, which is no file", path.display());
-        return Ok(Some(path));
-    }
-    let folder = place::target().join("func-e").join(FUNC_E_VERSION);
-    let binary = folder.join("func-e");
-    if !binary.is_file() {
-        let Some(go) = on_path("go") else { return Ok(None) };
-        std::fs::create_dir_all(&folder)?;
-        let module = format!("github.com/tetratelabs/func-e/cmd/func-e@v{FUNC_E_VERSION}");
-        let mut install = Command::new(go);
-        // Without cgo: it then takes the home from $HOME.
-        install.args(["install", &module]).envs([("GOWORK", "off"), ("CGO_ENABLED", "0")]).env("GOBIN", &folder);
-        run(install.current_dir(&folder)).context("func-e cannot be built")?;
-        if !binary.is_file() {
-            bail!("go install left no func-e in {}", folder.display());
-        }
-    }
-    Ok(Some(binary))
+/// An executable script, written by another process: what this one has open for writing, a fork in another thread
+/// would keep from being run.
+pub fn script(path: &Path, text: &str) -> Result<()> {
+    let write = r#"printf %s "$1" >"$2" && chmod 755 "$2""#;
+    run(Command::new("sh").args(["-c", write, "sh", text]).arg(path)).map(drop)
 }

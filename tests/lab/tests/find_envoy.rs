@@ -1,6 +1,6 @@
 //! `envoy/find-envoy.sh`, in a checkout of its own, with stand-ins for python3 and func-e.
 
-use lab::Result;
+use lab::{Result, tools};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -48,8 +48,7 @@ impl Checkout {
 
     fn program(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.path(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+        tools::script(&path, text)?;
         Ok(path)
     }
 

@@ -1,7 +1,7 @@
 //! `make demo`: retry storms on a real Envoy, with and without the budget, in one table.
 
 use anyhow::{Context, Result};
-use lab::progress::{Progress, until_stopped};
+use demo::progress::{Progress, until_stopped};
 use lab::storm::Figures;
 use lab::{Config, Envoy, Storm};
 use std::process::ExitCode;

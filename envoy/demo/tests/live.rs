@@ -4,8 +4,9 @@
 
 #![cfg(target_os = "linux")]
 
-use lab::live::dashboard;
-use lab::{Live, Result, eventually, tools};
+use demo::live::dashboard;
+use demo::{Live, func_e};
+use lab::{Result, eventually};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -61,7 +62,7 @@ async fn counted(live: &Live, envoy: &str) -> Result<(f64, f64)> {
 
 #[tokio::test]
 async fn the_dashboard_shows_a_storm_and_what_the_filter_makes_of_it() -> Result<()> {
-    let Some(live) = Live::start(programs(), "tests/lab/tests/live.rs").await? else { return Ok(()) };
+    let Some(live) = Live::start(programs(), "envoy/demo/tests/live.rs").await? else { return Ok(()) };
     let share = query("Share of retries", "{{envoy}}")?;
     let served = query("Callers served", "{{envoy}}")?;
 
@@ -144,7 +145,7 @@ async fn the_dashboard_shows_a_storm_and_what_the_filter_makes_of_it() -> Result
 #[tokio::test]
 async fn ctrl_c_and_a_kill_end_everything() -> Result<()> {
     // Before the clock runs: this may build it. Where that fails the other test says so.
-    let Ok(Some(func_e)) = tools::func_e() else { return Ok(()) };
+    let Ok(Some(func_e)) = func_e::find() else { return Ok(()) };
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGKILL] {
         let folder = TempDir::new()?;
         let mut demo = Command::new(env!("CARGO_BIN_EXE_demo-live"))

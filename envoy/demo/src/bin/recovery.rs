@@ -5,9 +5,9 @@
 //! The curves are drawn to `target/recovery.svg`; `--renew` also replaces those that the README shows.
 
 use anyhow::{Result, bail};
+use demo::progress::{Progress, until_stopped};
+use demo::recovery::{CAPACITY, Course, Kind, PER_TRY, RATE, Scenario, WATCHED, draw, together};
 use lab::place;
-use lab::progress::{Progress, until_stopped};
-use lab::recovery::{CAPACITY, Course, Kind, PER_TRY, RATE, Scenario, WATCHED, draw, together};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

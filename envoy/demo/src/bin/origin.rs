@@ -5,8 +5,8 @@
 //! It answers the same on every address; the name tells who calls there, in its metrics.
 
 use anyhow::{Context, Result, bail, ensure};
+use demo::live::panel::{self, Asked};
 use lab::Reply;
-use lab::live::panel::{self, Asked};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};

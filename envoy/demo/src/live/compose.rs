@@ -1,9 +1,9 @@
 //! `envoy/docker-compose.yaml`, read so that its services can run without containers: the same commands, the same
 //! environment, the same mounted files, on ports of this machine.
 
-use crate::place;
-use crate::ports;
+use crate::live::ports;
 use anyhow::{Context, Result, bail};
+use lab::place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

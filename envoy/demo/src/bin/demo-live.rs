@@ -2,9 +2,9 @@
 //! the same files; then the dashboard's figures before, during and after a storm, as that Prometheus has them.
 
 use anyhow::{Context, Result};
-use lab::Live;
-use lab::live::dashboard::{self, Query};
-use lab::progress::until_stopped;
+use demo::Live;
+use demo::live::dashboard::{self, Query};
+use demo::progress::until_stopped;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -12,11 +12,8 @@ pub use course::{Course, IN_TIME, Sent, WATCHED};
 pub use rows::{Kind, PER_TRY};
 pub use worker::CAPACITY;
 
-use crate::client::{Client, Request};
-use crate::envoy::Envoy;
-use crate::origin::Origin;
-use crate::reply::Reply;
 use anyhow::{Context, Result};
+use lab::{Client, Envoy, Origin, Reply, Request};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet, spawn_local};

@@ -1,10 +1,11 @@
 //! The demo in containers (`envoy/docker-compose.yaml`, `envoy/demo/`), as far as it can be judged without an engine:
 //! the compose file and its Dockerfile, what they mount and build, the very configurations that Envoy gets.
-//! `tests/monitoring.rs` judges what Prometheus and Grafana get, `tests/lab/tests/live.rs` runs the same topology.
+//! `monitoring.rs` judges what Prometheus and Grafana get, `live.rs` runs the same topology.
 //!
 //! Where a command is missing these tests say so and pass; on CI they fail.
 
-use lab::live::compose::{Compose, read_yaml};
+use demo::func_e;
+use demo::live::compose::{Compose, read_yaml};
 use lab::{Result, Value, json, place, tools};
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,10 +34,13 @@ fn docker_compose_accepts_it() -> Result<()> {
             command.arg("compose");
             command
         }
-        None => match tools::find("docker-compose", "tests/compose.rs", "Debian: apt-get install docker-compose") {
-            Some(compose) => Command::new(compose),
-            None => return Ok(()),
-        },
+        None => {
+            match tools::find("docker-compose", "envoy/demo/tests/compose.rs", "Debian: apt-get install docker-compose")
+            {
+                Some(compose) => Command::new(compose),
+                None => return Ok(()),
+            }
+        }
     };
     tools::run(command.arg("-f").arg(place::root().join("envoy/docker-compose.yaml")).args(["config", "--quiet"]))?;
     Ok(())
@@ -185,7 +189,7 @@ fn the_versions_are_those_of_the_tests() -> Result<()> {
         dockerfile.lines().filter_map(|line| line.strip_prefix(&start)).map(str::to_string).collect::<BTreeSet<_>>()
     };
     assert_eq!(args("ENVOY_VERSION"), BTreeSet::from([envoy.expect("a version").to_string()]));
-    assert_eq!(args("FUNC_E_VERSION"), BTreeSet::from([tools::FUNC_E_VERSION.to_string()]));
+    assert_eq!(args("FUNC_E_VERSION"), BTreeSet::from([func_e::VERSION.to_string()]));
     Ok(())
 }
 
@@ -221,9 +225,7 @@ fn check_by_envoy(service: &str, file: &Path) -> Result<String> {
     let (compose, folder) = (Compose::load()?, place::scratch(service)?);
     let service = compose.service(service)?;
     let stand_in = "#!/bin/sh\n[ \"$1\" = run ] && shift && exec \"$ENVOY\" --mode validate -l warn \"$@\"\n";
-    // By another process: what this one has open for writing, a fork of another test keeps from being run.
-    let write = "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"";
-    tools::run(Command::new("sh").args(["-c", write, "sh", stand_in]).arg(folder.join("func-e")))?;
+    tools::script(&folder.join("func-e"), stand_in)?;
     let mut command = Command::new(place::root().join("envoy/demo/run-envoy.sh"));
     command
         .arg(file)

@@ -1,6 +1,6 @@
 //! How long an outage lasts after its cause is gone: what the demo shows, shortened.
 
-use lab::recovery::{Kind, Scenario, together};
+use demo::recovery::{Kind, Scenario, together};
 use lab::{Result, tokio};
 use std::time::Duration;
 

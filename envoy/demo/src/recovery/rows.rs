@@ -1,6 +1,6 @@
 //! The ways to deal with retries that are compared.
 
-use crate::config::Config;
+use lab::Config;
 use serde_json::json;
 
 /// How long each of the four Envoys waits for one attempt, from the top: those below give up first.

@@ -2,8 +2,8 @@
 //!
 //! Where Prometheus' promtool is missing some of these tests say so and pass; on CI they fail.
 
-use lab::live::compose::{Compose, read_yaml};
-use lab::live::dashboard;
+use demo::live::compose::{Compose, read_yaml};
+use demo::live::dashboard;
 use lab::{Client, Config, Envoy, Origin, Reply, Request, Result, Value, json, place, tokio, tools};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ use std::time::Duration;
 // ---- Prometheus ----
 
 fn promtool() -> Option<PathBuf> {
-    tools::find("promtool", "tests/monitoring.rs", "Debian: apt-get install prometheus")
+    tools::find("promtool", "envoy/demo/tests/monitoring.rs", "Debian: apt-get install prometheus")
 }
 
 #[test]
@@ -91,7 +91,7 @@ async fn the_dashboard_and_the_alerts_name_metrics_that_a_live_envoy_has() -> Re
         let metrics = dashboard::metrics(&query);
         assert!(!metrics.is_empty(), "{query}");
         for metric in metrics {
-            // Those two programs' own are asked of them in tests/lab/tests/live.rs. Host errors have no series
+            // Those two programs' own are asked of them in live.rs. Host errors have no series
             // before the first of them.
             let elsewhere = metric.starts_with("origin_") || metric.starts_with("storm_");
             let never = metric == "retry_budget_host_errors_total";

@@ -1,7 +1,7 @@
 //! The dashboard's panels, as far as Prometheus is concerned: their queries.
 
-use crate::place;
 use anyhow::{Context, Result};
+use lab::place;
 use serde_json::Value;
 
 /// One query of the dashboard.

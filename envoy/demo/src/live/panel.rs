@@ -1,6 +1,5 @@
 //! The HTTP face of the demo's programs `origin` and `storm`: their switches, their metrics, their service.
 
-use crate::reply::Reply;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -8,6 +7,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use lab::Reply;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::str::FromStr;

@@ -4,14 +4,12 @@
 pub mod compose;
 pub mod dashboard;
 pub mod panel;
+mod ports;
 
-use crate::client::{Client, Request};
-use crate::place;
-use crate::process::Process;
-use crate::tools;
-use crate::wait::eventually;
+use crate::func_e;
 use anyhow::{Context, Result, ensure};
 use compose::{Compose, Local, Places};
+use lab::{Client, Process, Request, eventually, place, tools};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -56,7 +54,7 @@ impl Programs {
         let Some(prometheus) = tools::find("prometheus", what, "Debian: apt-get install prometheus") else {
             return Ok(None);
         };
-        let func_e = match tools::func_e() {
+        let func_e = match func_e::find() {
             Ok(Some(func_e)) => func_e,
             Ok(None) => {
                 tools::skip(&format!("{what} needs func-e, and there is neither Go to build it nor $FUNC_E"));

@@ -4,7 +4,7 @@
 //!     storm --control=ADDRESS --target=NAME=ADDRESS... [--base=20] [--rate=200]
 
 use anyhow::{Context, Result, bail, ensure};
-use lab::live::panel::{self, Asked};
+use demo::live::panel::{self, Asked};
 use lab::{Client, Reply, Request};
 use std::collections::BTreeMap;
 use std::fmt::Write;
